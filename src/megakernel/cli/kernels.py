@@ -1,0 +1,107 @@
+"""``mk compile`` and ``mk graph``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from megakernel.cli.options import (
+    ConfigurationOption,
+    DeviceOption,
+    JsonOption,
+    VariantArguments,
+    WidthOption,
+    chosen_variants,
+    parse_configuration,
+)
+from megakernel.operator.contract import BENCHMARK_WIDTH
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compile")(compile_)
+    app.command("graph")(graph)
+
+
+def compile_(
+    variant: VariantArguments = None,
+    arch: Annotated[str, typer.Option("--arch", help="Real architecture to compile for.", metavar="SM")] = "sm_90",
+    width: WidthOption = BENCHMARK_WIDTH,
+    configuration: ConfigurationOption = None,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Folder to keep cubins in.", metavar="DIR")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compiles kernels for a named architecture, with no need of a GPU, and shows what they take."""
+    import time
+    from dataclasses import asdict
+
+    from megakernel.device.nvrtc import compile_source
+    from megakernel.device.sources import kernel_folder
+    from megakernel.operator.contract import Problem
+    from megakernel.report import tables
+
+    records: list[dict[str, object]] = []
+    for each in chosen_variants(variant):
+        chosen = parse_configuration(configuration) or each.default_configuration(1)
+        problem = Problem(1, width)
+        started = time.perf_counter()
+        cubin = compile_source(each.source_path(kernel_folder()), each.kernel_names(problem, chosen), arch)
+        seconds = time.perf_counter() - started
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"{each.name}-{chosen}-{arch}.cubin").write_bytes(cubin.image)
+        for resources in cubin.resources.values():
+            records.append(
+                {"variant": each.name, "arch": arch, **asdict(resources)}
+                | {"cubin_bytes": len(cubin.image), "seconds": round(seconds, 3)}
+            )
+    if json:
+        tables.print_json(records)
+    else:
+        text = {"variant", "arch", "name"}
+        columns = [key for key in records[0] if key != "symbol"]
+        tables.print_table(
+            [(column.replace("_", " "), column not in text) for column in columns],
+            [[record[column] for column in columns] for record in records],
+        )
+
+
+def graph(
+    variant: Annotated[str, typer.Argument(help="Implementation, or FILE.py:NAME.", metavar="VARIANT")],
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Row count.", metavar="N")] = 16,
+    width: WidthOption = BENCHMARK_WIDTH,
+    configuration: ConfigurationOption = None,
+    device: DeviceOption = "auto",
+    dot: Annotated[
+        Path | None, typer.Option("--dot", help="Write the graph in Graphviz' language.", metavar="FILE")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Builds a variant's graph, audits it against its declaration and prints its topology."""
+    from dataclasses import asdict
+
+    from megakernel.device.choose import open_device
+    from megakernel.errors import VerdictError
+    from megakernel.operator.contract import Problem
+    from megakernel.report import tables
+    from megakernel.run.graph import audit, describe, expected_topology, to_dot
+    from megakernel.run.prepare import KernelStore, Operands, prepare
+
+    (chosen,) = chosen_variants([variant])
+    with (
+        open_device(device) as opened,
+        KernelStore(opened) as store,
+        Operands(opened, Problem(rows, width)) as operands,
+        prepare(opened, store, chosen, operands, parse_configuration(configuration)) as prepared,
+        prepared.executable("graph") as executable,
+    ):
+        topology = executable.topology()
+        assert topology is not None
+        faults = audit(topology, expected_topology(prepared.plan, prepared.kernels, prepared.addresses))
+        if dot is not None:
+            dot.write_text(to_dot(topology, chosen.name) + "\n")
+        if json:
+            tables.print_json(asdict(topology) | {"variant": chosen.name, "faults": faults})
+        else:
+            tables.print_lines([*describe(topology), f"audit: {'; '.join(faults) or 'as declared'}"])
+    if faults:
+        raise VerdictError(f"the graph of {chosen.name} is not as declared: {'; '.join(faults)}")

@@ -1,0 +1,75 @@
+"""The command ``mk``: wires the commands together and turns errors into exit codes. Nothing else does."""
+
+import sys
+
+import typer
+
+from megakernel import __version__
+from megakernel.cli import bench, devices, kernels, verify
+
+GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="mk",
+    help="CUDA Graphs, local fusion or a megakernel? Runs one operator through all of them on your GPU.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for commands in (devices, kernels, verify, bench):
+    commands.register(app)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"mk {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command and returns its exit code (DESIGN: 0 good, 1 bad verdict, 2 not done, 130 Ctrl-C)."""
+    from megakernel.errors import MegakernelError
+
+    try:
+        result = app(arguments, prog_name="mk", standalone_mode=False)
+    except typer.Exit as error:
+        return int(error.exit_code)
+    except MegakernelError as error:
+        _say(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe has gone: nothing is left to say
+        return GOOD
+    except OSError as error:
+        _say(str(error))
+        return NOT_DONE
+    except Exception as error:
+        # Usage errors know how to show themselves; their classes' home differs between releases of Typer.
+        if not hasattr(error, "show"):
+            raise
+        error.show()
+        return NOT_DONE
+    return int(result or GOOD)
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"mk: {message}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Options that several commands share, and what they mean."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from megakernel.record.plan import SUBMISSIONS, Submission
+from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
+from megakernel.variants.declaration import Configuration, Variant
+
+SubmissionChoice = Literal["direct", "graph", "both"]
+
+VariantArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[VARIANT]...", help="Implementations, or FILE.py:NAME; all unless given.", show_default=False
+    ),
+]
+RowsOption = Annotated[list[int], typer.Option("--rows", min=1, help="Row count; repeat for several.", metavar="N")]
+WidthOption = Annotated[int, typer.Option("--width", min=1, max=2**31 - 1, help="Elements in a row.", metavar="N")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, or a GPU's index or UUID.", metavar="NAME")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+SubmissionOption = Annotated[SubmissionChoice, typer.Option("--submission", help="How invocations are submitted.")]
+ConfigurationOption = Annotated[
+    str | None,
+    typer.Option("--configuration", metavar="THREADSxTILE", help="Instead of the variants' own, such as 256x4096."),
+]
+
+
+def chosen_variants(names: list[str] | None) -> tuple[Variant, ...]:
+    """The variants named, each once; the whole catalogue where none is."""
+    return tuple(dict.fromkeys(find(name) for name in names)) if names else tuple(CATALOGUE.values())
+
+
+def with_floors(variants: tuple[Variant, ...]) -> tuple[Variant, ...]:
+    """The variants with the floors in front, so that each figure has its limit beside it."""
+    return tuple(dict.fromkeys((*FLOORS, *variants)))
+
+
+def submissions(choice: SubmissionChoice) -> tuple[Submission, ...]:
+    return SUBMISSIONS if choice == "both" else (choice,)
+
+
+def parse_configuration(text: str | None) -> Configuration | None:
+    """Reads ``THREADSxTILE``."""
+    if text is None:
+        return None
+    threads, x, tile = text.partition("x")
+    if not (x and threads.isdecimal() and tile.isdecimal()):
+        raise typer.BadParameter(f"{text!r} is not THREADSxTILE, such as 256x4096")
+    return Configuration(int(threads), int(tile))

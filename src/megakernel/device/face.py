@@ -1,0 +1,117 @@
+"""The face of a device: a GPU and the emulator implement it, and nothing else asks which of them it has."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
+from megakernel.record.plan import GraphTimings, Plan, Submission, Topology
+
+
+class Buffer(Protocol):
+    """Global memory, owned by whoever allocated it and freed by ``close``."""
+
+    address: int
+    nbytes: int
+
+    def write(self, array: NDArray[np.generic]) -> None:
+        """Copies ``array`` to the start of the buffer and waits."""
+
+    def read(self, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
+        """Waits for the device, then copies from the start of the buffer."""
+
+    def fill(self, word: int) -> None:
+        """Sets every 32-bit word, and waits."""
+
+    def close(self) -> None: ...
+
+
+class Kernel(Protocol):
+    """A compiled kernel, loaded on its device."""
+
+    resources: KernelResources
+
+
+class Module(Protocol):
+    """The kernels of one source, by name expression."""
+
+    kernels: Mapping[str, Kernel]
+    provenance: Mapping[str, str]
+
+    def close(self) -> None: ...
+
+
+class Stopwatch(Protocol):
+    """Two events on the device's own clock, around what is submitted between them."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def wait(self) -> None:
+        """Waits for the stop event."""
+
+    def elapsed_ns(self) -> float: ...
+
+
+class Executable(AbstractContextManager["Executable"], Protocol):
+    """A plan bound to memory, ready to run as often as one likes.
+
+    Attributes:
+        submit: queues one invocation. Bound once, so that a timing loop builds nothing.
+        wait: returns when all that was submitted has finished.
+        graph_timings: of a graph; None of direct launches.
+    """
+
+    submission: Submission
+    submit: Callable[[], None]
+    wait: Callable[[], None]
+    graph_timings: GraphTimings | None
+
+    def topology(self) -> Topology | None:
+        """The graph as the device holds it; None of direct launches."""
+
+    def prepare(self) -> None:
+        """Does once what must not fall into a measurement: uploads a graph and replays it."""
+
+
+class Device(AbstractContextManager["Device"], Protocol):
+    """Where kernels run."""
+
+    facts: DeviceFacts
+
+    def build(self, source: Path, kernel_names: tuple[str, ...]) -> Module:
+        """Compiles and loads the kernels of one source.
+
+        Raises:
+            CompileError: with the compiler's log.
+        """
+
+    def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
+        """Blocks of the kernel that one SM holds, as the launch will find it.
+
+        Raises:
+            PlanError: a block alone is beyond a limit of the device.
+        """
+
+    def allocate(self, nbytes: int, name: str) -> Buffer: ...
+
+    def executable(
+        self,
+        plan: Plan,
+        kernels: Mapping[str, Kernel],
+        addresses: Mapping[str, int],
+        submission: Submission,
+    ) -> Executable:
+        """Binds a plan to loaded kernels and to the addresses of its quantities."""
+
+    def stopwatch(self) -> Stopwatch: ...
+
+    def read_state(self) -> DeviceState: ...
+
+    def peek(self, buffer: Buffer) -> NDArray[np.uint32]:
+        """The buffer's words (at most the first 16,384) while a launch may be running, and never waiting for it."""

@@ -1,0 +1,145 @@
+"""Compiles kernel sources to a cubin with NVRTC. Needs neither a driver nor a GPU."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuda import pathfinder
+from cuda.bindings import nvrtc
+
+from megakernel.device.sources import kernel_folder
+from megakernel.errors import CompileError, MissingError, UsageError
+from megakernel.record.facts import KernelResources
+
+_HEADER_PACKAGES = {"cudart": "nvidia-cuda-runtime", "cccl": "nvidia-cuda-cccl"}
+
+# No fused multiply-add and no fast math: the arithmetic is what the source says, on every device.
+_LANGUAGE_OPTIONS = ("--std=c++17", "--fmad=false")
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code for one architecture.
+
+    Attributes:
+        image: the cubin.
+        resources: by name expression.
+        options: those NVRTC was given.
+        nvrtc_version: such as ``"13.0"``.
+        log: NVRTC's log, with the assembler's resource report.
+    """
+
+    image: bytes
+    arch: str
+    resources: Mapping[str, KernelResources]
+    options: tuple[str, ...]
+    nvrtc_version: str
+    log: str
+
+
+def _call(function: Any, *arguments: Any) -> Any:
+    try:
+        status, *results = function(*arguments)
+    except RuntimeError as error:
+        raise MissingError(f"NVRTC is missing (install nvidia-cuda-nvrtc): {str(error).splitlines()[0]}") from error
+    if int(status):
+        raise CompileError(f"{function.__name__} failed with {status.name} ({int(status)})")
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def nvrtc_version() -> str:
+    return ".".join(str(part) for part in _call(nvrtc.nvrtcVersion))
+
+
+def supported_archs() -> tuple[str, ...]:
+    """The architectures that this NVRTC makes machine code for."""
+    return tuple(f"sm_{number}" for number in sorted(_call(nvrtc.nvrtcGetSupportedArchs)))
+
+
+def _include_folders() -> list[Path]:
+    folders = []
+    for component, package in _HEADER_PACKAGES.items():
+        folder = pathfinder.find_nvidia_header_directory(component)
+        if folder is None:
+            raise MissingError(f"the CUDA headers of {package} are missing: install that package")
+        folders.append(Path(folder))
+    return folders
+
+
+def _program_text(program: Any, size: Any, get: Any) -> str:
+    buffer = bytearray(_call(size, program))
+    _call(get, program, buffer)
+    return bytes(buffer).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def compile_source(source: Path, kernel_names: tuple[str, ...], arch: str) -> Cubin:
+    """Compiles the named kernels of one source.
+
+    Args:
+        source: a ``.cu`` file; headers are found beside it, in the shipped kernel folder and in CUDA's.
+        kernel_names: name expressions, such as ``row_retained<256, 4096, Shape::exact>``.
+        arch: a real architecture, such as ``sm_90``.
+
+    Raises:
+        UsageError: this NVRTC makes no machine code for ``arch``.
+        CompileError: with NVRTC's log and the options.
+        MissingError: NVRTC or a header package is not installed, or the source is not there.
+    """
+    if arch not in supported_archs():
+        raise UsageError(
+            f"architecture {arch!r} is not one that NVRTC {nvrtc_version()} compiles for: "
+            f"choose from {', '.join(supported_archs())}"
+        )
+    if not source.is_file():
+        raise MissingError(f"{source}: no such kernel source")
+    folders = dict.fromkeys((source.parent, kernel_folder(), *_include_folders()))
+    options = (
+        f"--gpu-architecture={arch}",
+        *_LANGUAGE_OPTIONS,
+        "--ptxas-options=-v",
+        "--no-cache",  # from NVRTC's own cache the assembler's report does not come back
+        *(f"--include-path={folder}" for folder in folders),
+    )
+    program = _call(nvrtc.nvrtcCreateProgram, source.read_bytes(), str(source).encode(), 0, None, None)
+    try:
+        for name in kernel_names:
+            _call(nvrtc.nvrtcAddNameExpression, program, name.encode())
+        encoded = [option.encode() for option in options]
+        status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
+        log = _program_text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if int(status):
+            raise CompileError(f"{source} did not compile ({status.name}):\n{log}\noptions: {' '.join(options)}")
+        image = bytearray(_call(nvrtc.nvrtcGetCUBINSize, program))
+        _call(nvrtc.nvrtcGetCUBIN, program, image)
+        symbols = {name: _call(nvrtc.nvrtcGetLoweredName, program, name.encode()).decode() for name in kernel_names}
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    resources = {name: _resources(name, symbol, log) for name, symbol in symbols.items()}
+    return Cubin(bytes(image), arch, resources, options, nvrtc_version(), log)
+
+
+def _resources(name: str, symbol: str, log: str) -> KernelResources:
+    """Reads the assembler's report on one kernel."""
+    report = re.search(rf"Compiling entry function '{re.escape(symbol)}'.*?(?=Compiling entry|\Z)", log, re.DOTALL)
+    text = report.group(0) if report else ""
+
+    def number(pattern: str) -> int:
+        found = re.search(pattern, text)
+        return int(found.group(1)) if found else 0
+
+    registers = number(r"Used (\d+) registers")
+    if not registers:
+        raise CompileError(f"the assembler reported no registers for {name}: NVRTC's log has another form\n{log}")
+    return KernelResources(
+        name=name,
+        symbol=symbol,
+        registers=registers,
+        static_shared_bytes=number(r"(\d+) bytes smem"),
+        local_bytes=number(r"(\d+) bytes stack frame"),
+        spill_store_bytes=number(r"(\d+) bytes spill stores"),
+        spill_load_bytes=number(r"(\d+) bytes spill loads"),
+    )

@@ -1,0 +1,26 @@
+"""Where the kernel sources are, and what they hash to."""
+
+import hashlib
+from pathlib import Path
+
+from megakernel.errors import MissingError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def kernel_folder() -> Path:
+    """The folder of the shipped ``.cu`` and ``.cuh`` files: inside the installed package, else the source tree's.
+
+    Raises:
+        MissingError: the installation lacks it.
+    """
+    for folder in (_PACKAGE / "kernels", _PACKAGE.parents[1] / "cuda"):
+        if (folder / "primitives.cuh").is_file():
+            return folder
+    raise MissingError(f"the kernel sources are missing from this installation ({_PACKAGE / 'kernels'}): reinstall")
+
+
+def source_hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every kernel source and header, by its path within ``folder``."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in {".cu", ".cuh", ".hpp", ".h"})
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

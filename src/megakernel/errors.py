@@ -1,0 +1,40 @@
+"""The errors that a user can meet. Each message is one line: what, where, and what to do.
+
+The command line turns ``exit_code`` into the process's exit code; nothing else decides one.
+"""
+
+
+class MegakernelError(Exception):
+    """It could not be done."""
+
+    exit_code = 2
+
+
+class UsageError(MegakernelError):
+    """The request makes no sense: an unknown name, or a value out of range."""
+
+
+class MissingError(MegakernelError):
+    """A device, driver, package or file is not there."""
+
+
+class CompileError(MegakernelError):
+    """A kernel source did not compile. The message carries the compiler's log."""
+
+
+class PlanError(MegakernelError):
+    """The device cannot run the launch as declared. Nothing was shrunk to fit."""
+
+
+class DeviceError(MegakernelError):
+    """A driver call failed. The message names the call and its result."""
+
+
+class RecordError(MegakernelError):
+    """A result file is damaged, of another schema, or would be overwritten."""
+
+
+class VerdictError(MegakernelError):
+    """The work was done and the verdict is bad: a wrong result or a failed audit."""
+
+    exit_code = 1

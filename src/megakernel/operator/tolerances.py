@@ -1,0 +1,69 @@
+"""What counts as right: one table of fixed tolerances, each with its reason.
+
+A value passes when ``|actual - expected| <= relative * |expected| + argument * A + absolute``, where ``A`` is the
+expected value weighted with the magnitude of the exponential's argument (summed like the value itself). An
+exponential turns a relative error of its argument into an error that grows with the argument, so small outputs
+are held to a bound of their own instead of being lost beside the row maximum.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from megakernel.operator.reference import Float64, Reference, sum_over_tiles
+
+ULP = 2.0**-23
+_SMALLEST_DENORMAL = 2.0**-149
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Factors of the bound above."""
+
+    relative: float
+    argument: float
+    absolute: float
+    reason: str
+
+
+_SUM = 32 * ULP
+_DENORMAL = 4 * _SMALLEST_DENORMAL
+
+TOLERANCES: dict[str, Tolerance] = {
+    "squares": Tolerance(ULP, 0, _DENORMAL, "one rounding"),
+    "tile_square_sums": Tolerance(_SUM, 0, 2**14 * _DENORMAL, "a thread adds up to 32 values, then trees of 32"),
+    "tile_maxima": Tolerance(0, 0, 0, "a maximum does not round"),
+    "row_inverse_rms": Tolerance(8 * ULP, 0, 0, "half the sum's error, one division and a 2-ulp rsqrtf"),
+    "row_maxima": Tolerance(0, 0, 0, "a maximum does not round"),
+    "exponentials": Tolerance(8 * ULP, ULP, _DENORMAL, "the argument's rounding and a 2-ulp expf"),
+    "tile_exponential_sums": Tolerance(_SUM, ULP, _DENORMAL, "the exponentials' errors and those of a sum"),
+    "row_exponential_sums": Tolerance(_SUM, ULP, _DENORMAL, "the exponentials' errors and those of a sum"),
+    "y": Tolerance(8 * ULP, ULP, _DENORMAL, "the exponential's error, the sum's and the division's"),
+}
+
+# Of the output, besides its element-wise bound.
+OUTPUT_OF_ROW_MAXIMUM = 2e-6
+OUTPUT_ROW_SUM = 1e-5
+
+
+def allowed_error(name: str, reference: Reference, tile: int) -> Float64:
+    """The largest error allowed for each value of a quantity, in the quantity's shape."""
+    tolerance = TOLERANCES[name]
+    expected = reference.quantity(name, tile)
+    with np.errstate(invalid="ignore"):
+        allowed = tolerance.relative * np.abs(expected) + tolerance.absolute
+    if tolerance.argument:
+        allowed = allowed + tolerance.argument * _weighted(name, reference, tile)
+    return np.asarray(allowed)
+
+
+def _weighted(name: str, reference: Reference, tile: int) -> Float64:
+    """The quantity with each exponential in it weighted with the magnitude of its argument."""
+    weighted = reference.weighted_exponentials
+    if name == "tile_exponential_sums":
+        return sum_over_tiles(weighted, tile)
+    if name == "row_exponential_sums":
+        return np.asarray(weighted.sum(axis=1))
+    if name == "y":
+        return weighted / reference.row_exponential_sums[:, None]
+    return weighted

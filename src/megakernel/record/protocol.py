@@ -1,0 +1,40 @@
+"""The timing protocol, as data. What a session did is what its file says here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from megakernel.errors import UsageError
+
+METRICS = ("host_completion", "host_enqueue", "host_batch_completion", "event_interval")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How each (variant, submission) of a shape is timed in each round.
+
+    Attributes:
+        rounds: in each, every (variant, submission) once, in an order shuffled anew.
+        warmups: invocations before the timed ones.
+        singles: invocations timed one by one, each waited for.
+        batch: invocations submitted together and waited for once.
+        order_seed: of the generator that shuffles.
+        cache: ``warm`` replays the same device-resident input.
+        watchdog_s: seconds after which a round of one variant counts as hung.
+    """
+
+    rounds: int = 21
+    warmups: int = 10
+    singles: int = 32
+    batch: int = 32
+    order_seed: int = 0
+    cache: Literal["warm"] = "warm"
+    watchdog_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "singles", "batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
+        if self.warmups < 0:
+            raise UsageError(f"warmups is {self.warmups}: give 0 or more")
+        if not self.watchdog_s > 0:
+            raise UsageError(f"watchdog is {self.watchdog_s} s: give more than 0")

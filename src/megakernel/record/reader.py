@@ -1,0 +1,93 @@
+"""Loads a session file. Needs no GPU and imports no CUDA."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from megakernel.errors import MissingError, RecordError
+from megakernel.operator.contract import Problem
+from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Series, Session
+from megakernel.variants.declaration import Configuration
+
+
+def load(path: Path) -> Session:
+    """Loads a session, finished or not.
+
+    Raises:
+        MissingError: there is no such file.
+        RecordError: it is not a session file of a known schema version, or is damaged.
+    """
+    if not path.is_file():
+        raise MissingError(f"{path}: no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            return _session(path, file)
+    except (OSError, KeyError, RuntimeError) as error:
+        first_line = (str(error).splitlines() or ["?"])[0]
+        raise RecordError(f"{path} is not a readable session file: {first_line}") from error
+
+
+def _session(path: Path, file: h5py.File) -> Session:
+    if file.attrs.get("schema") != SCHEMA:
+        raise RecordError(f"{path} is an HDF5 file, but not a session (no attribute schema = {SCHEMA!r})")
+    version = int(file.attrs["schema_version"])
+    if version != SCHEMA_VERSION:
+        raise RecordError(f"{path} has schema version {version}; this program reads version {SCHEMA_VERSION}")
+    shapes = [file["shapes"][name] for name in sorted(file["shapes"])]
+    return Session(
+        path=str(path),
+        complete=bool(file.attrs["complete"]),
+        interruption=str(file.attrs["interruption"]),
+        device=_attributes(file, "device"),
+        protocol=_attributes(file, "protocol"),
+        environment={name: _text(dataset) for name, dataset in file.get("environment", {}).items()},
+        series=tuple(_series(file["series"][name]) for name in sorted(file["series"])),
+        throttled_rounds=int(sum(int(shape["throttled"][()].sum()) for shape in shapes)),
+        attributes={name: str(value) for name, value in file.attrs.items()},
+    )
+
+
+def _attributes(file: h5py.File, name: str) -> dict[str, str | int | float]:
+    if name not in file:
+        return {}
+    return {key: value.item() if hasattr(value, "item") else value for key, value in file[name].attrs.items()}
+
+
+def _text(dataset: Any) -> str:
+    value: bytes = dataset[()]
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _series(group: h5py.Group) -> Series:
+    attrs = group.attrs
+    after = group.get("verified_after")
+    rounds = group["round"][()]
+    finished = len(rounds)  # appended last: a killed run may leave other arrays one entry longer
+
+    def samples(name: str, dtype: Any) -> Any:
+        dataset = group[name]
+        if dataset.attrs.get("units") != "ns":
+            raise RecordError(
+                f"{group.file.filename}: {dataset.name} has units {dataset.attrs.get('units')!r}, not 'ns'"
+            )
+        return dataset[:finished].astype(dtype)
+
+    return Series(
+        variant=str(attrs["variant"]),
+        computes=str(attrs["computes"]),
+        problem=Problem(int(attrs["rows"]), int(attrs["width"]), float(attrs["eps"])),
+        submission="graph" if attrs["submission"] == "graph" else "direct",
+        configuration=str(Configuration(int(attrs["threads"]), int(attrs["tile"]))),
+        launches=int(attrs["launches"]),
+        batch=int(group["event_interval"].attrs["invocations"]),
+        singles_ns=samples("host_completion", np.int64),
+        enqueue_ns=samples("host_enqueue", np.int64),
+        batch_ns=samples("host_batch_completion", np.int64),
+        event_ns=samples("event_interval", np.float64),
+        rounds=rounds,
+        position=group["position"][:finished],
+        verified_before=bool(group["verified_before"].attrs["passed"]),
+        verified_after=None if after is None else bool(after.attrs["passed"]),
+    )

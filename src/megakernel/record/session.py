@@ -1,0 +1,113 @@
+"""A measurement session: what was timed, how, where, and every raw sample."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from megakernel.operator.contract import Problem
+from megakernel.record.facts import DeviceFacts, DeviceState
+from megakernel.record.plan import GraphTimings, Plan, Submission, Topology
+from megakernel.record.protocol import Protocol
+from megakernel.record.verification import Verification
+
+SCHEMA = "megakernel.session"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round of one series, in nanoseconds, undivided.
+
+    Attributes:
+        singles_ns: host completion of each single invocation, int64.
+        enqueue_ns: host time to submit the batch.
+        batch_ns: host time from before the batch's submission until its stop event was waited for.
+        event_ns: from the start event to the stop event around the batch.
+    """
+
+    singles_ns: NDArray[np.int64]
+    enqueue_ns: int
+    batch_ns: int
+    event_ns: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What one series times: a planned variant in one submission."""
+
+    plan: Plan
+    submission: Submission
+    computes: str
+    before: Verification
+    topology: Topology | None = None
+    graph_timings: GraphTimings | None = None
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """The device before and after one round of a shape."""
+
+    before: DeviceState
+    after: DeviceState
+
+
+@dataclass(frozen=True)
+class Header:
+    """What holds for a whole session.
+
+    Attributes:
+        environment: versions, hashes and the like, as text; what could not be found out is absent.
+        kernel_sources: SHA-256 of every kernel source, by path.
+        tolerances: the acceptance rules, as text by quantity.
+    """
+
+    device: DeviceFacts
+    protocol: Protocol
+    fixture: str
+    environment: Mapping[str, str]
+    kernel_sources: Mapping[str, str]
+    tolerances: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Every sample of one subject. Arrays have one entry (or row) per finished round.
+
+    Attributes:
+        singles_ns: ``(rounds, singles)`` int64.
+        position: the subject's place in the round's order.
+        rounds: the number of each round.
+    """
+
+    variant: str
+    computes: str
+    problem: Problem
+    submission: Submission
+    configuration: str
+    launches: int
+    batch: int
+    singles_ns: NDArray[np.int64]
+    enqueue_ns: NDArray[np.int64]
+    batch_ns: NDArray[np.int64]
+    event_ns: NDArray[np.float64]
+    rounds: NDArray[np.int64]
+    position: NDArray[np.int64]
+    verified_before: bool
+    verified_after: bool | None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as loaded from its file."""
+
+    path: str
+    complete: bool
+    interruption: str
+    device: Mapping[str, str | int | float]
+    protocol: Mapping[str, str | int | float]
+    environment: Mapping[str, str]
+    series: tuple[Series, ...]
+    throttled_rounds: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)

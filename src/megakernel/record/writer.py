@@ -1,0 +1,248 @@
+"""Writes a session to HDF5 while it runs. ``docs/schema.md`` describes the file.
+
+The file grows under ``NAME.partial`` and takes its name when the session is over; neither name may exist before.
+The default file format and a flush after every round keep it readable whenever the process is killed.
+Names that people choose are attribute values, never names of groups.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from megakernel.errors import RecordError
+from megakernel.operator.contract import Problem
+from megakernel.record.facts import DeviceState
+from megakernel.record.plan import Plan
+from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Header, RoundState, Sample, Subject
+from megakernel.record.verification import Verification
+
+_STATE_FIELDS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "throttle_reasons")
+_TEXT = h5py.string_dtype()
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class SessionWriter:
+    """Owns the file of one session.
+
+    Raises:
+        RecordError: a file is in the way, or the file cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.partial = path.with_name(path.name + ".partial")
+        for taken in (path, self.partial):
+            if taken.exists():
+                raise RecordError(f"{taken} exists already: name another file with --out, or move it away")
+        try:
+            self._file = h5py.File(self.partial, "x")
+        except OSError as error:
+            raise RecordError(f"cannot create {self.partial}: {error}") from error
+        self._samples = 0
+        self._series: list[h5py.Group] = []
+        self._shapes: list[h5py.Group] = []
+        self._file.attrs.update(
+            schema=SCHEMA, schema_version=SCHEMA_VERSION, complete=False, interruption="", created=utc_now()
+        )
+        for name in ("shapes", "series"):
+            self._file.create_group(name)
+        self._file.flush()
+
+    def write_header(self, header: Header) -> None:
+        file = self._file
+        file.attrs["fixture"] = header.fixture
+        file.create_group("device").attrs.update(asdict(header.device))
+        file.create_group("protocol").attrs.update(asdict(header.protocol))
+        _write_texts(file.create_group("environment"), header.environment)
+        _write_texts(file.create_group("tolerances"), header.tolerances)
+        sources = file.create_group("kernel_sources")
+        _write_strings(sources, "path", list(header.kernel_sources))
+        _write_strings(sources, "sha256", list(header.kernel_sources.values()))
+        file.flush()
+
+    def add_shape(self, problem: Problem, x_sha256: str) -> int:
+        """Starts a shape and returns its number."""
+        group = self._file["shapes"].create_group(f"{len(self._shapes):04d}")
+        group.attrs.update(asdict(problem), x_sha256=x_sha256)
+        for name in _STATE_FIELDS:
+            _growing(group, name, (2,), np.float64).attrs["columns"] = ["before", "after"]
+        _growing(group, "throttled", (), np.bool_)
+        self._shapes.append(group)
+        return len(self._shapes) - 1
+
+    def add_pilot(self, shape: int, variant: str, configurations: Sequence[str], event_ns: np.ndarray) -> None:
+        """Keeps how a floor's configuration was chosen: event intervals ``(repeats, configurations)``, in ns."""
+        group = self._shapes[shape].create_group("pilot")
+        group.attrs["variant"] = variant
+        _write_strings(group, "configuration", configurations)
+        group.create_dataset("event_interval", data=event_ns).attrs["units"] = "ns"
+
+    def add_series(self, shape: int, subject: Subject) -> int:
+        """Starts a series and returns its number."""
+        plan = subject.plan
+        group = self._file["series"].create_group(f"{len(self._series):04d}")
+        group.attrs.update(
+            variant=plan.variant,
+            computes=subject.computes,
+            shape=shape,
+            rows=plan.problem.rows,
+            width=plan.problem.width,
+            eps=plan.problem.eps,
+            submission=subject.submission,
+            threads=plan.configuration.threads,
+            tile=plan.configuration.tile,
+            launches=len(plan.launches),
+        )
+        _write_plan(group, plan)
+        if subject.topology is not None:
+            _write_text(group, "graph", json.dumps(asdict(subject.topology)))
+        if subject.graph_timings is not None:
+            timings = group.create_group("graph_timings")
+            timings.attrs["units"] = "ns"
+            timings.attrs.update(asdict(subject.graph_timings))
+        _write_verification(group.create_group("verified_before"), subject.before)
+        protocol = self._file["protocol"].attrs
+        for name, shape_of_one, dtype, invocations in (
+            ("host_completion", (int(protocol["singles"]),), np.int64, 1),
+            ("host_enqueue", (), np.int64, int(protocol["batch"])),
+            ("host_batch_completion", (), np.int64, int(protocol["batch"])),
+            ("event_interval", (), np.float64, int(protocol["batch"])),
+        ):
+            dataset = _growing(group, name, shape_of_one, dtype)
+            dataset.attrs.update(units="ns", invocations=invocations)
+        for name in ("round", "position"):
+            _growing(group, name, (), np.int64)
+        self._series.append(group)
+        return len(self._series) - 1
+
+    def add_refusal(self, shape: int, variant: str, submission: str, reason: str) -> None:
+        """Keeps why a subject was not timed."""
+        group = self._shapes[shape].require_group("refused")
+        entry = group.create_group(f"{len(group):04d}")
+        entry.attrs.update(variant=variant, submission=submission)
+        _write_text(entry, "reason", reason)
+
+    def append(self, series: int, round_number: int, position: int, sample: Sample) -> None:
+        group = self._series[series]
+        self._samples += 1
+        _append(group["host_completion"], sample.singles_ns)
+        _append(group["host_enqueue"], sample.enqueue_ns)
+        _append(group["host_batch_completion"], sample.batch_ns)
+        _append(group["event_interval"], sample.event_ns)
+        _append(group["position"], position)
+        _append(group["round"], round_number)
+
+    def finish_round(self, shape: int, state: RoundState) -> None:
+        """Stores the device's state around a round and makes the round safe."""
+        group = self._shapes[shape]
+        for name in _STATE_FIELDS:
+            _append(group[name], [_number(state.before, name), _number(state.after, name)])
+        _append(group["throttled"], state.before.throttled or state.after.throttled)
+        self._file.flush()
+
+    def add_verification_after(self, series: int, verification: Verification) -> None:
+        _write_verification(self._series[series].create_group("verified_after"), verification)
+        self._file.flush()
+
+    def interrupt(self, reason: str) -> None:
+        """Says in the file why it is incomplete."""
+        self._file.attrs["interruption"] = reason
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Marks the file complete and gives it its name.
+
+        Raises:
+            RecordError: meanwhile a file has taken the name; the samples stay in the partial file.
+        """
+        self._file.attrs.update(complete=True, finished=utc_now())
+        self._file.close()
+        try:
+            os.link(self.partial, self.path)  # unlike a rename, never replaces what is there
+        except FileExistsError:
+            raise RecordError(f"{self.path} appeared meanwhile: the samples are in {self.partial}") from None
+        except OSError:  # a file system without hard links
+            self.partial.rename(self.path)
+        else:
+            self.partial.unlink()
+
+    def close(self) -> bool:
+        """Closes an unfinished file, and removes it where it holds no sample. Returns whether it is kept."""
+        if self._file:
+            self._file.close()
+        if self._samples == 0:
+            self.partial.unlink(missing_ok=True)
+        return self._samples > 0
+
+
+def _number(state: DeviceState, name: str) -> float:
+    value = getattr(state, name)
+    return float("nan") if value is None else float(value)
+
+
+def _growing(group: h5py.Group, name: str, shape_of_one: tuple[int, ...], dtype: Any) -> Any:
+    return group.create_dataset(
+        name, (0, *shape_of_one), dtype, maxshape=(None, *shape_of_one), chunks=(32, *shape_of_one)
+    )
+
+
+def _append(dataset: Any, value: Any) -> None:
+    dataset.resize(dataset.shape[0] + 1, axis=0)
+    dataset[-1] = value
+
+
+def _write_text(group: h5py.Group, name: str, text: str) -> None:
+    """Text as a dataset: an attribute could not hold more than 64 KiB."""
+    group.create_dataset(name, data=text.encode("utf-8", "surrogateescape"), dtype=_TEXT)
+
+
+def _write_texts(group: h5py.Group, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        _write_text(group, name, text)
+
+
+def _write_strings(group: h5py.Group, name: str, strings: Sequence[str]) -> None:
+    group.create_dataset(name, data=list(strings), shape=(len(strings),), dtype=_TEXT)
+
+
+def _write_plan(group: h5py.Group, plan: Plan) -> None:
+    _write_text(group, "plan", json.dumps(asdict(plan)))
+    resources = group.create_group("resources")
+    for position, room in enumerate(plan.residencies):
+        entry = resources.create_group(f"{position:02d}")
+        entry.attrs.update(asdict(room.resources))
+        entry.attrs.update(
+            threads=room.threads,
+            dynamic_shared_bytes=room.shared_bytes,
+            blocks_per_sm=room.blocks_per_sm,
+            sm_count=room.sm_count,
+            cap=room.cap,
+        )
+
+
+def _write_verification(group: h5py.Group, verification: Verification) -> None:
+    group.attrs.update(
+        passed=verification.passed, fixture=verification.fixture, output_sha256=verification.output_sha256
+    )
+    checks = verification.checks
+    _write_strings(group, "check", [check.name for check in checks])
+    _write_strings(group, "detail", [check.detail for check in checks])
+    group.create_dataset("check_passed", data=np.array([check.passed for check in checks], np.bool_))
+    group.create_dataset("measured", data=np.array([check.measured for check in checks], np.float64))
+    group.create_dataset("allowed", data=np.array([check.allowed for check in checks], np.float64))
+    if verification.output_row is not None:
+        dataset = group.create_dataset("output_row", data=verification.output_row)
+        dataset.attrs["row"] = verification.output_row_index
+    intermediates = group.create_group("intermediates")
+    for name, values in verification.intermediates.items():
+        intermediates.create_dataset(name, data=values)

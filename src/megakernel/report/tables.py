@@ -1,0 +1,234 @@
+"""Tables and messages for people: the only module that uses Rich.
+
+Names and values are printed verbatim, never read as markup. Where output is piped, tables are as wide as
+their content and carry no control codes.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from megakernel.record.facts import DeviceFacts
+from megakernel.record.plan import Plan
+from megakernel.record.protocol import METRICS
+from megakernel.record.session import Session
+from megakernel.record.verification import Verification
+from megakernel.report.summary import Row, device_label, summarise
+
+_PIPED_WIDTH = 400
+
+
+def _console() -> Console:
+    if sys.stdout.isatty():
+        return Console(markup=False, highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False, width=_PIPED_WIDTH, no_color=True)
+
+
+def print_json(value: object) -> None:
+    """JSON on standard output, and nothing else there."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Prints a table; a column is its heading and whether it holds numbers."""
+    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    for heading, numeric in columns:
+        table.add_column(Text(heading), justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    _console().print(table)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    console = _console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def progress_bar() -> Progress:
+    """On standard error, and only where that is a terminal."""
+    console = Console(stderr=True, markup=False, highlight=False)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+
+
+def print_session(session: Session) -> None:
+    """The four metrics of every series, with the ratio to ``copy`` of the same run."""
+    rows = summarise(session)
+    by_series: dict[tuple[str, int, int, str], dict[str, Row]] = {}
+    for row in rows:
+        by_series.setdefault((row.variant, row.rows, row.width, row.submission), {})[row.metric] = row
+    columns = [("rows", True), ("variant", False), ("submission", False)]
+    for metric in METRICS:
+        columns += [(metric, True), ("p10-p90", True)]
+    columns += [("host / copy", True), ("event / copy", True)]
+    body = []
+    for (variant, count, _, submission), metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
+        cells: list[object] = [count, variant, submission]
+        for metric in METRICS:
+            row = metrics[metric]
+            cells += [f"{row.median_ns / 1e3:.2f}", f"{row.p10_ns / 1e3:.2f}-{row.p90_ns / 1e3:.2f}"]
+        cells += [_ratio(metrics["host_completion"]), _ratio(metrics["event_interval"])]
+        body.append(cells)
+    widths = ", ".join(str(width) for width in sorted({row.width for row in rows}))
+    title = (
+        f"{device_label(session)}, width {widths}, cache {session.protocol.get('cache', '?')}, "
+        f"{session.protocol.get('rounds', '?')} rounds; microseconds per invocation: median and p10-p90 of round values"
+    )
+    print_table(columns, body, title)
+    print_lines(_notes(session))
+
+
+def _ratio(row: Row) -> str:
+    return "-" if row.over_copy is None else f"{row.over_copy:.2f}"
+
+
+def _notes(session: Session) -> list[str]:
+    notes = []
+    if not session.complete:
+        why = session.interruption or "the process ended"
+        notes.append(f"INCOMPLETE: {why}")
+    if session.device.get("kind") == "emulator":
+        notes.append("emulated on a CPU: the times say nothing about a GPU")
+    if session.throttled_rounds:
+        notes.append(f"{session.throttled_rounds} rounds were throttled (power or temperature); they are included")
+    wrong = [s for s in session.series if s.verified_after is False]
+    notes += [f"WRONG after timing: {s.variant}, {s.problem.rows} rows, {s.submission}" for s in wrong]
+    if any(s.submission == "direct" for s in session.series):
+        notes.append("direct launches are submitted from Python: docs/performance.md gives what that costs per launch")
+    return notes
+
+
+def print_devices(devices: Sequence[DeviceFacts]) -> None:
+    print_table(
+        [
+            ("device", True),
+            ("name", False),
+            ("arch", False),
+            ("SMs", True),
+            ("L2 MiB", True),
+            ("memory GiB", True),
+            ("shared KiB/SM", True),
+            ("shared KiB/block", True),
+            ("driver", False),
+            ("UUID", False),
+        ],
+        [
+            (
+                ordinal,
+                facts.name,
+                facts.arch,
+                facts.sm_count,
+                f"{facts.l2_bytes / 2**20:.0f}",
+                f"{facts.memory_bytes / 2**30:.0f}",
+                f"{facts.shared_bytes_per_sm / 2**10:.0f}",
+                f"{facts.shared_bytes_per_block / 2**10:.0f}",
+                facts.driver_version,
+                facts.uuid,
+            )
+            for ordinal, facts in enumerate(devices)
+        ],
+    )
+
+
+def print_occupancy(records: Sequence[dict[str, object]], rows: Sequence[int], title: str) -> None:
+    headings = {
+        "variant": "variant",
+        "kernel": "kernel",
+        "threads": "threads",
+        "registers": "registers",
+        "static_shared_bytes": "static B",
+        "dynamic_shared_bytes": "dynamic B",
+        "blocks_per_sm": "blocks/SM",
+        "limited_by": "limited by",
+        "sm_count": "SMs",
+        "cap": "cap",
+        "rows_per_launch": "rows/launch",
+    }
+    text = {"variant", "kernel", "limited_by"}
+    columns = [(heading, key not in text) for key, heading in headings.items()]
+    columns += [(f"launches at {count}", True) for count in rows]
+    body = []
+    for record in records:
+        launches = record["launches"]
+        assert isinstance(launches, dict)
+        cells = ["any" if record[key] is None else record[key] for key in headings]
+        body.append([*cells, *(launches[str(count)] or "refused" for count in rows)])
+    print_table(columns, body, title)
+
+
+def print_verification(results: Sequence[tuple[Plan, str, Verification]], *, verbose: bool) -> None:
+    body = []
+    for plan, submission, verification in results:
+        worst = max(
+            (c for c in verification.checks if c.name.endswith("accuracy")),
+            key=lambda c: c.measured,
+            default=None,
+        )
+        body.append(
+            (
+                plan.problem.rows,
+                plan.problem.width,
+                plan.variant,
+                submission,
+                verification.fixture,
+                "passed" if verification.passed else "FAILED",
+                len(verification.checks),
+                f"{worst.measured:.2f}" if worst else "-",
+                worst.name if worst else "-",
+            )
+        )
+    print_table(
+        [
+            ("rows", True),
+            ("width", True),
+            ("variant", False),
+            ("submission", False),
+            ("fixture", False),
+            ("verdict", False),
+            ("checks", True),
+            ("worst error / allowed", True),
+            ("of", False),
+        ],
+        body,
+    )
+    for plan, submission, verification in results:
+        shown = verification.checks if verbose else verification.failures
+        for check in shown:
+            verdict = "passed" if check.passed else "FAILED"
+            print_lines(
+                [f"{verdict} {plan.variant} {plan.problem.rows} rows {submission} {verification.fixture}: {check}"]
+            )
+
+
+def print_notice(message: str) -> None:
+    """A line on standard error."""
+    sys.stderr.write(f"{message}\n")
+
+
+def progress_report(bar: Progress) -> Callable[[int, int, str], None]:
+    """A function that moves the bar: steps done, steps in all, and what comes next."""
+    task = bar.add_task("")
+
+    def report(done: int, total: int, what: str) -> None:
+        bar.update(task, completed=done, total=total, description=what)
+
+    return report
+
+
+def finite(record: dict[str, object]) -> dict[str, object]:
+    """The record with numbers that JSON cannot hold given as null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}

@@ -1,0 +1,73 @@
+"""What a session records of its surroundings. What cannot be found out is left out, and never stops a run."""
+
+import platform
+import subprocess
+import sys
+from importlib import metadata
+
+from megakernel import __version__
+from megakernel.device.sources import kernel_folder
+from megakernel.operator.tolerances import OUTPUT_OF_ROW_MAXIMUM, OUTPUT_ROW_SUM, TOLERANCES
+
+_PACKAGES = (
+    "cuda-bindings",
+    "cuda-pathfinder",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-cccl",
+    "numpy",
+    "h5py",
+)
+
+
+def environment() -> dict[str, str]:
+    """Versions, the source revision and the command, as text by name."""
+    found = {
+        "megakernel": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "command": " ".join(sys.argv),
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    for name, text in (("driver_release", _driver_release()), ("revision", _revision())):
+        if text:
+            found[name] = text
+    return found
+
+
+def _driver_release() -> str:
+    try:
+        from megakernel.device.telemetry import driver_release
+    except ImportError:
+        return ""
+    return driver_release()
+
+
+def _revision() -> str:
+    """The commit of the source tree, marked where it has changes; empty outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "-C", str(kernel_folder()), "describe", "--always", "--dirty", "--abbrev=40"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return described.stdout.strip()
+
+
+def acceptance_rules() -> dict[str, str]:
+    """The tolerance table as text."""
+    rules = {
+        name: f"{t.relative:.9g} relative + {t.argument:.9g} x weighted argument + {t.absolute:.9g} ({t.reason})"
+        for name, t in TOLERANCES.items()
+    }
+    rules["y.row_maximum_error"] = f"{OUTPUT_OF_ROW_MAXIMUM:.9g} of the row's maximum"
+    rules["y.row_sums"] = f"1 within {OUTPUT_ROW_SUM:.9g}"
+    return rules

@@ -1,0 +1,115 @@
+"""Plans a variant's launches: how many blocks fit, and which rows go into which launch."""
+
+from collections.abc import Mapping
+
+from megakernel.device.face import Device, Kernel
+from megakernel.errors import PlanError
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import Allocation, Argument, Launch, Plan, Pointer, Residency, Value
+from megakernel.variants.declaration import Configuration, Stage, Variant
+
+_LARGEST_GRID = 2**31 - 1
+
+
+def residency(
+    device: Device, kernel: Kernel, stage: Stage, problem: Problem, configuration: Configuration
+) -> Residency:
+    """How many blocks of a stage's kernel the device holds at once, asked of the kernel that is launched."""
+    threads = stage.block_threads(configuration)
+    shared_bytes = stage.shared_bytes(configuration)
+    blocks_per_sm = device.blocks_per_sm(kernel, threads, shared_bytes)
+    cap = blocks_per_sm * device.facts.sm_count
+    per_row = stage.blocks_per_row(problem, configuration)
+    return Residency(
+        resources=kernel.resources,
+        threads=threads,
+        shared_bytes=shared_bytes,
+        blocks_per_sm=blocks_per_sm,
+        sm_count=device.facts.sm_count,
+        rows_per_launch=cap // per_row if stage.cooperative else -1,
+    )
+
+
+def split_rows(rows: int, rows_per_launch: int) -> tuple[tuple[int, int], ...]:
+    """Row groups of at most ``rows_per_launch`` rows, as equal as possible: pairs (first row, rows)."""
+    groups = -(-rows // rows_per_launch)
+    short, longer = divmod(rows, groups)
+    sizes = [short + 1] * longer + [short] * (groups - longer)
+    return tuple((sum(sizes[:i]), size) for i, size in enumerate(sizes))
+
+
+def make_plan(
+    device: Device,
+    kernels: Mapping[str, Kernel],
+    variant: Variant,
+    problem: Problem,
+    configuration: Configuration,
+) -> Plan:
+    """Plans every launch.
+
+    Raises:
+        PlanError: a block does not fit the device, or a single row needs more blocks than can be
+            resident at once. Nothing is shrunk to fit.
+    """
+    residencies = tuple(
+        residency(device, kernels[stage.kernel_name(problem, configuration)], stage, problem, configuration)
+        for stage in variant.stages
+    )
+    rows_per_launch = problem.rows
+    for stage, room in zip(variant.stages, residencies, strict=True):
+        if room.blocks_per_sm == 0:
+            raise PlanError(
+                f"{variant.name} {configuration}: not one block of {room.resources.name} fits an SM of "
+                f"{device.facts.name} ({room.threads} threads, {room.resources.registers} registers each, "
+                f"{room.shared_bytes} bytes of shared memory)"
+            )
+        per_row = stage.blocks_per_row(problem, configuration)
+        if room.rows_per_launch == 0:
+            raise PlanError(
+                f"{variant.name} {configuration}: one row of {problem.width} needs {per_row} blocks at once, but "
+                f"{device.facts.name} holds {room.cap} ({room.blocks_per_sm} per SM x {room.sm_count} SMs): "
+                f"take a larger tile or another variant"
+            )
+        if room.rows_per_launch > 0:
+            rows_per_launch = min(rows_per_launch, room.rows_per_launch)
+        rows_per_launch = min(rows_per_launch, max(1, _LARGEST_GRID // per_row))
+    launches = tuple(
+        _launch(stage, problem, configuration, first_row, rows)
+        for first_row, rows in split_rows(problem.rows, rows_per_launch)
+        for stage in variant.stages
+    )
+    allocations = tuple(
+        Allocation(
+            quantity.name,
+            problem.rows * quantity.row_bytes(problem, configuration.tile),
+            holds_state=not quantity.components,
+        )
+        for quantity in variant.quantities
+    )
+    return Plan(variant.name, problem, configuration, launches, allocations, residencies)
+
+
+def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_row: int, rows: int) -> Launch:
+    scalars = {
+        "width": problem.width,
+        "tiles": problem.tiles(configuration.tile),
+        "inverse_width": 1 / problem.width,
+        "eps": problem.eps,
+    }
+    arguments: list[Argument] = [
+        Pointer(quantity.name, first_row * quantity.row_bytes(problem, configuration.tile))
+        for quantity in stage.quantities
+    ]
+    arguments += [Value(scalar.name, scalar.dtype, scalars[scalar.name]) for scalar in stage.scalars]
+    per_row = stage.blocks_per_row(problem, configuration)
+    return Launch(
+        kernel=stage.kernel_name(problem, configuration),
+        grid=stage.blocks(rows, problem, configuration),
+        block=stage.block_threads(configuration),
+        shared_bytes=stage.shared_bytes(configuration),
+        cooperative=stage.cooperative,
+        arguments=tuple(arguments),
+        first_row=first_row,
+        rows=rows,
+        barrier_members=per_row if stage.barrier == "row" else 0,
+    )

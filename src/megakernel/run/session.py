@@ -1,0 +1,223 @@
+"""Runs a measurement session: verify, time in shuffled rounds, verify again, all into one file."""
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from megakernel.device.face import Device, Executable, Stopwatch
+from megakernel.device.sources import kernel_folder, source_hashes
+from megakernel.errors import MegakernelError
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import Submission
+from megakernel.record.protocol import Protocol
+from megakernel.record.session import Header, RoundState, Subject
+from megakernel.record.writer import SessionWriter
+from megakernel.run.environment import acceptance_rules, environment
+from megakernel.run.measure import garbage_collection_off, measure_round
+from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
+from megakernel.run.verify import Inputs, run_and_check, verify
+from megakernel.run.watchdog import Watchdog
+from megakernel.variants.declaration import Configuration, Variant
+
+FIXTURE = "timing"
+
+# How a floor's configuration is chosen: by the median event interval of this many interleaved batches each.
+_PILOT_REPEATS = 9
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure. Shapes are measured one after the other, in the order given."""
+
+    variants: tuple[Variant, ...]
+    rows: tuple[int, ...]
+    width: int
+    eps: float
+    submissions: tuple[Submission, ...]
+    protocol: Protocol
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A subject that passed verification."""
+
+    series: int
+    prepared: Prepared
+    executable: Executable
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What could not be timed, or failed its verification after timing: one line each."""
+
+    failures: tuple[str, ...]
+
+
+# Called before each step: steps done, steps in all, and what comes next.
+Report = Callable[[int, int, str], None]
+
+
+class _Session:
+    def __init__(self, device: Device, request: Request, writer: SessionWriter, report: Report) -> None:
+        self.device = device
+        self.request = request
+        self.writer = writer
+        self.report = report
+        self.watchdog = Watchdog(writer.interrupt)
+        self.shuffler = random.Random(request.protocol.order_seed)
+        self.failures: list[str] = []
+        self.total = len(request.rows) * (request.protocol.rounds + 2)
+        self.done = 0
+
+    def step(self, what: str, problem: Problem) -> None:
+        self.report(self.done, self.total, f"{problem.rows} x {problem.width}: {what}")
+        self.done += 1
+
+    def shape(self, problem: Problem, store: KernelStore) -> None:
+        protocol = self.request.protocol
+        inputs = Inputs.of(FIXTURE, problem)
+        shape = self.writer.add_shape(problem, hashlib.sha256(inputs.reference.x.tobytes()).hexdigest())
+        with ExitStack() as stack:
+            operands = stack.enter_context(Operands(self.device, problem))
+            inputs.load(operands)
+            stopwatch = self.device.stopwatch()
+            self.step("verifying", problem)
+            subjects = [
+                timed
+                for variant in self.request.variants
+                for timed in self._verified(stack, store, shape, variant, operands, inputs, stopwatch)
+            ]
+            for round_number in range(protocol.rounds):
+                self.step(f"round {round_number + 1} of {protocol.rounds}", problem)
+                order = list(subjects)
+                self.shuffler.shuffle(order)
+                before = self.device.read_state()
+                for position, timed in enumerate(order):
+                    guard = self.watchdog.guard(timed.prepared, protocol.watchdog_s)
+                    with guard(f"{timed.executable.submission}, round {round_number + 1}"):
+                        sample = measure_round(timed.executable, stopwatch, protocol)
+                    self.writer.append(timed.series, round_number, position, sample)
+                self.writer.finish_round(shape, RoundState(before, self.device.read_state()))
+            self.step("verifying again", problem)
+            for timed in subjects:
+                guard = self.watchdog.guard(timed.prepared, protocol.watchdog_s)
+                verification = run_and_check(timed.prepared, timed.executable, inputs, guard)
+                self.writer.add_verification_after(timed.series, verification)
+                self._note(timed.prepared.variant, timed.executable.submission, problem, verification.failures)
+
+    def _verified(
+        self,
+        stack: ExitStack,
+        store: KernelStore,
+        shape: int,
+        variant: Variant,
+        operands: Operands,
+        inputs: Inputs,
+        stopwatch: Stopwatch,
+    ) -> list[_Timed]:
+        """The variant's subjects that may be timed. A refusal is kept in the file and does not stop the others."""
+        configuration = None
+        if variant.computes == "copy":
+            configuration = self._fastest(store, shape, variant, operands, stopwatch)
+        timed = []
+        try:
+            prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
+        except MegakernelError as error:
+            if len(self.request.variants) == 1:
+                raise
+            self.writer.add_refusal(shape, variant.name, "any", str(error))
+            self.failures.append(f"{variant.name}, {operands.problem.rows} rows: {error}")
+            return []
+        guard = self.watchdog.guard(prepared, self.request.protocol.watchdog_s)
+        for submission in self.request.submissions:
+            executable = stack.enter_context(prepared.executable(submission))
+            topology = executable.topology()
+            verification = verify(prepared, executable, inputs, guard)
+            if verification.passed:
+                subject = Subject(
+                    prepared.plan,
+                    submission,
+                    variant.computes,
+                    verification,
+                    topology,
+                    executable.graph_timings,
+                )
+                timed.append(_Timed(self.writer.add_series(shape, subject), prepared, executable))
+            else:
+                failures = self._note(variant, submission, operands.problem, verification.failures)
+                self.writer.add_refusal(shape, variant.name, submission, "\n".join(failures))
+        return timed
+
+    def _note(
+        self, variant: Variant, submission: Submission, problem: Problem, failures: Sequence[object]
+    ) -> list[str]:
+        lines = [f"{variant.name}, {problem.rows} rows, {submission}: {failure}" for failure in failures]
+        self.failures += lines
+        return lines
+
+    def _fastest(
+        self, store: KernelStore, shape: int, variant: Variant, operands: Operands, stopwatch: Stopwatch
+    ) -> Configuration:
+        """Times every configuration of a floor in turn, keeps the figures, and returns the fastest."""
+        protocol = self.request.protocol
+        with ExitStack() as stack:
+            executables = []
+            for configuration in variant.configurations:
+                prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
+                executables.append(stack.enter_context(prepared.executable("direct")))
+            intervals = np.empty((_PILOT_REPEATS, len(executables)))
+            with garbage_collection_off():
+                for repeat in range(_PILOT_REPEATS):
+                    for column, executable in enumerate(executables):
+                        intervals[repeat, column] = _event_interval(executable, stopwatch, protocol)
+        names = [str(configuration) for configuration in variant.configurations]
+        self.writer.add_pilot(shape, variant.name, names, intervals)
+        medians = [median(intervals[:, column]) for column in range(len(names))]
+        return variant.configurations[int(np.argmin(medians))]
+
+
+def _event_interval(executable: Executable, stopwatch: Stopwatch, protocol: Protocol) -> float:
+    for _ in range(protocol.warmups):
+        executable.submit()
+    executable.wait()
+    stopwatch.start()
+    for _ in range(protocol.batch):
+        executable.submit()
+    stopwatch.stop()
+    stopwatch.wait()
+    return stopwatch.elapsed_ns() / protocol.batch
+
+
+def run_session(
+    device: Device, request: Request, writer: SessionWriter, report: Report = lambda done, total, what: None
+) -> Outcome:
+    """Measures what was asked for. The writer is left open: finish it, or close it after an error.
+
+    Raises:
+        DeviceError: a driver call failed. Finished rounds are in the file.
+        MegakernelError: the only variant asked for could not be compiled or planned.
+    """
+    session = _Session(device, request, writer, report)
+    writer.write_header(
+        Header(
+            device=device.facts,
+            protocol=request.protocol,
+            fixture=FIXTURE,
+            environment=environment(),
+            kernel_sources=source_hashes(kernel_folder()),
+            tolerances=acceptance_rules(),
+        )
+    )
+    try:
+        with KernelStore(device) as store:
+            for rows in request.rows:
+                session.shape(Problem(rows, request.width, request.eps), store)
+    except BaseException as error:
+        writer.interrupt(str(error) or type(error).__name__)
+        raise
+    return Outcome(tuple(session.failures))

@@ -1,0 +1,116 @@
+"""Verifies an executable: nothing is timed that has not passed here.
+
+Outputs and scratch are poisoned, the executable runs, and every quantity that a stage writes is held against
+the float64 reference. Then the input is changed in place and the executable runs twice more, so that whatever
+it kept of the first input shows. A graph is audited before it first runs.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from megakernel.device.face import Executable
+from megakernel.operator.checks import POISON, Check, check_quantity
+from megakernel.operator.contract import Problem
+from megakernel.operator.fixtures import TIMING_SEED, hashed, make
+from megakernel.operator.reference import Reference
+from megakernel.record.verification import Verification
+from megakernel.run.graph import audit, expected_topology
+from megakernel.run.prepare import Operands, Prepared, read_values
+from megakernel.run.watchdog import Guard, unguarded
+from megakernel.variants.declaration import Y
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The input to verify with, another one to change it to, and the reference of each."""
+
+    fixture: str
+    reference: Reference
+    changed: Reference
+
+    @classmethod
+    def of(cls, fixture: str, problem: Problem) -> "Inputs":
+        changed = hashed(problem.rows, problem.width, seed=TIMING_SEED + 1)
+        return cls(fixture, Reference(make(fixture, problem), problem), Reference(changed, problem))
+
+    def load(self, operands: Operands) -> None:
+        operands.x.write(self.reference.x)
+
+
+def verify(prepared: Prepared, executable: Executable, inputs: Inputs, guard: Guard = unguarded) -> Verification:
+    """Verifies before timing. The input buffer holds ``inputs.reference.x`` before and after."""
+    checks: list[Check] = []
+    topology = executable.topology()
+    if topology is not None:
+        checks.append(_audit_check(prepared, executable))
+        if not checks[0].passed:
+            return Verification(inputs.fixture, tuple(checks))
+    with guard("first run"):
+        executable.prepare()
+    result = run_and_check(prepared, executable, inputs, guard)
+    checks += result.checks
+    x = prepared.buffers["x"]
+    x.write(inputs.changed.x)
+    try:
+        for replay in (1, 2):
+            checks += [
+                replace(check, name=f"changed_input_{replay}.{check.name}")
+                for check in _run_poisoned(prepared, executable, inputs.changed, guard)[1]
+            ]
+    finally:
+        x.write(inputs.reference.x)
+    return replace(result, checks=tuple(checks))
+
+
+def run_and_check(prepared: Prepared, executable: Executable, inputs: Inputs, guard: Guard = unguarded) -> Verification:
+    """Poisons outputs and scratch, runs once and checks: also what is done once more after timing."""
+    values, checks = _run_poisoned(prepared, executable, inputs.reference, guard)
+    y = values.get("y")
+    return Verification(
+        fixture=inputs.fixture,
+        checks=tuple(checks),
+        output_sha256=hashlib.sha256(y.tobytes()).hexdigest() if y is not None else "",
+        output_row=y[0].copy() if y is not None else None,
+        intermediates={n: v for n, v in values.items() if n.startswith(("tile_", "row_"))},
+    )
+
+
+def _audit_check(prepared: Prepared, executable: Executable) -> Check:
+    topology = executable.topology()
+    assert topology is not None
+    expected = expected_topology(prepared.plan, prepared.kernels, prepared.addresses)
+    faults = audit(topology, expected)
+    detail = "; ".join(faults) or f"{len(topology.nodes)} nodes, {len(topology.edges)} edges"
+    return Check("graph.audit", not faults, float(len(faults)), 0.0, detail)
+
+
+def _run_poisoned(
+    prepared: Prepared, executable: Executable, reference: Reference, guard: Guard
+) -> tuple[dict[str, Float32], list[Check]]:
+    """Runs once over poisoned memory; returns what was written, by reference name, and its checks."""
+    variant = prepared.variant
+    written = (*variant.intermediates, Y)
+    for quantity in written:
+        prepared.buffers[quantity.name].fill(POISON)
+    with guard("verification"):
+        executable.submit()
+        executable.wait()
+    if variant.computes == "nothing":
+        return {}, [Check("launch.completes", True, 0.0, 0.0, "")]
+    values: dict[str, Float32] = {}
+    checks: list[Check] = []
+    tile = prepared.plan.configuration.tile
+    for quantity in written:
+        for name, array in read_values(prepared, quantity.name).items():
+            values[name] = array
+            if variant.computes == "softmax":
+                checks += check_quantity(name, array, reference, tile)
+    if variant.computes == "copy":
+        wrong = int(np.count_nonzero(values["y"].view(np.uint32) != reference.x.view(np.uint32)))
+        checks.append(Check("y.copied", wrong == 0, float(wrong), 0.0, f"{wrong} values differ from x"))
+    return values, checks

@@ -1,0 +1,239 @@
+"""The shipped implementations. Adding one is a kernel under ``cuda/`` and a declaration here."""
+
+import importlib.util
+from pathlib import Path
+
+from megakernel.errors import UsageError
+from megakernel.variants.declaration import (
+    EPS,
+    INVERSE_WIDTH,
+    TILES,
+    WIDTH,
+    Configuration,
+    Quantity,
+    SharedMemory,
+    Stage,
+    Variant,
+    X,
+    Y,
+)
+
+SQUARES = Quantity("squares", "element", ("squares",))
+EXPONENTIALS = Quantity("exponentials", "element", ("exponentials",))
+TILE_STATISTICS = Quantity("tile_statistics", "tile", ("tile_square_sums", "tile_maxima"), words=2)
+TILE_SQUARE_SUMS = Quantity("tile_square_sums", "tile", ("tile_square_sums",))
+TILE_MAXIMA = Quantity("tile_maxima", "tile", ("tile_maxima",))
+TILE_SUMS = Quantity("tile_sums", "tile", ("tile_exponential_sums",))
+ROW_INVERSE_RMS = Quantity("row_inverse_rms", "row", ("row_inverse_rms",))
+ROW_MAXIMA = Quantity("row_maxima", "row", ("row_maxima",))
+ROW_SUMS = Quantity("row_sums", "row", ("row_exponential_sums",))
+
+# The structs of the kernel sources: BlockScratch alone, or behind a tile of floats.
+SCRATCH = SharedMemory(bytes_per_warp=12)
+TILE_AND_SCRATCH = SharedMemory(bytes_per_element=4, bytes_per_warp=12)
+
+# One warp per row combines the tiles of a row.
+ROW_KERNEL_THREADS = 32
+
+_T = "<{threads}, {tile}, {shape}>"
+
+EMPTY = Variant(
+    "empty",
+    source="floors.cu",
+    stages=(Stage("empty", grid="one", scalars=(), threads=32),),
+    configurations=(Configuration(32, 128),),
+    computes="nothing",
+    summary="floor: one launch of nothing",
+)
+
+COPY = Variant(
+    "copy",
+    source="floors.cu",
+    stages=(Stage("copy" + _T, reads=(X.tile,), writes=(Y.tile,)),),
+    configurations=(
+        Configuration(256, 1024),
+        Configuration(256, 2048),
+        Configuration(256, 4096),
+        Configuration(512, 4096),
+        Configuration(512, 8192),
+        Configuration(1024, 8192),
+        Configuration(1024, 16384),
+    ),
+    computes="copy",
+    summary="floor: x read once and y written once, the fastest of its configurations",
+)
+
+UNFUSED = Variant(
+    "unfused",
+    source="unfused.cu",
+    stages=(
+        Stage("squares" + _T, reads=(X.tile,), writes=(SQUARES.tile,)),
+        Stage("tile_sums" + _T, reads=(SQUARES.tile,), writes=(TILE_SQUARE_SUMS.tile,), shared=SCRATCH),
+        Stage("tile_maxima" + _T, reads=(X.tile,), writes=(TILE_MAXIMA.tile,), shared=SCRATCH),
+        Stage(
+            "row_inverse_rms",
+            grid="rows",
+            reads=(TILE_SQUARE_SUMS.row,),
+            writes=(ROW_INVERSE_RMS.row,),
+            scalars=(TILES, INVERSE_WIDTH, EPS),
+            threads=ROW_KERNEL_THREADS,
+        ),
+        Stage(
+            "row_maxima",
+            grid="rows",
+            reads=(TILE_MAXIMA.row,),
+            writes=(ROW_MAXIMA.row,),
+            scalars=(TILES,),
+            threads=ROW_KERNEL_THREADS,
+        ),
+        Stage(
+            "exponentials" + _T,
+            reads=(X.tile, ROW_INVERSE_RMS.row_each_thread, ROW_MAXIMA.row_each_thread),
+            writes=(EXPONENTIALS.tile,),
+        ),
+        Stage("tile_sums" + _T, reads=(EXPONENTIALS.tile,), writes=(TILE_SUMS.tile,), shared=SCRATCH),
+        Stage(
+            "row_sums",
+            grid="rows",
+            reads=(TILE_SUMS.row,),
+            writes=(ROW_SUMS.row,),
+            scalars=(TILES,),
+            threads=ROW_KERNEL_THREADS,
+        ),
+        Stage("normalise" + _T, reads=(EXPONENTIALS.tile, ROW_SUMS.row_each_thread), writes=(Y.tile,)),
+    ),
+    configurations=(
+        Configuration(256, 4096),
+        Configuration(256, 1024),
+        Configuration(256, 2048),
+        Configuration(512, 4096),
+        Configuration(512, 8192),
+    ),
+    for_rows={1: Configuration(256, 1024), 16: Configuration(256, 4096)},
+    summary="nine kernels, every intermediate written to global memory",
+)
+
+LOCAL_RECOMPUTE = Variant(
+    "local_recompute",
+    source="local.cu",
+    stages=(
+        Stage("tile_statistics" + _T, reads=(X.tile,), writes=(TILE_STATISTICS.tile,), shared=SCRATCH),
+        Stage(
+            "exponential_sums" + _T,
+            reads=(X.tile, TILE_STATISTICS.row_each_warp),
+            writes=(TILE_SUMS.tile,),
+            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            shared=SCRATCH,
+        ),
+        Stage(
+            "normalise" + _T,
+            reads=(X.tile, TILE_STATISTICS.row_each_warp, TILE_SUMS.row_each_warp),
+            writes=(Y.tile,),
+            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+        ),
+    ),
+    configurations=(
+        Configuration(256, 4096),
+        Configuration(256, 1024),
+        Configuration(256, 2048),
+        Configuration(256, 8192),
+        Configuration(512, 4096),
+        Configuration(512, 8192),
+        Configuration(1024, 8192),
+        Configuration(1024, 16384),
+    ),
+    for_rows={
+        1: Configuration(256, 1024),
+        16: Configuration(512, 8192),
+        32: Configuration(256, 4096),
+        64: Configuration(256, 8192),
+    },
+    summary="three kernels; exponentials computed twice instead of written",
+)
+
+_MEGAKERNEL_READS = (X.tile, TILE_STATISTICS.row_each_warp, TILE_SUMS.row_each_warp)
+_MEGAKERNEL_WRITES = (TILE_STATISTICS.tile, TILE_SUMS.tile, Y.tile)
+_MEGAKERNEL_CONFIGURATIONS = (
+    Configuration(256, 4096),
+    Configuration(256, 2048),
+    Configuration(256, 8192),
+    Configuration(512, 4096),
+    Configuration(512, 8192),
+    Configuration(512, 16384),
+    Configuration(1024, 8192),
+    Configuration(1024, 16384),
+)
+
+RETAINED = Variant(
+    "retained",
+    source="retained.cu",
+    stages=(
+        Stage(
+            "retained" + _T,
+            reads=_MEGAKERNEL_READS,
+            writes=_MEGAKERNEL_WRITES,
+            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            shared=TILE_AND_SCRATCH,
+            barrier="grid",
+        ),
+    ),
+    configurations=_MEGAKERNEL_CONFIGURATIONS,
+    for_rows={1: Configuration(256, 2048), 16: Configuration(256, 8192), 32: Configuration(512, 16384)},
+    summary="one cooperative kernel; tile in shared memory across two grid-wide barriers",
+)
+
+ROW_RETAINED = Variant(
+    "row_retained",
+    source="row_retained.cu",
+    stages=(
+        Stage(
+            "row_retained" + _T,
+            reads=_MEGAKERNEL_READS,
+            writes=_MEGAKERNEL_WRITES,
+            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            shared=TILE_AND_SCRATCH,
+            barrier="row",
+        ),
+    ),
+    configurations=_MEGAKERNEL_CONFIGURATIONS,
+    for_rows={1: Configuration(256, 2048), 16: Configuration(256, 8192)},
+    summary="one cooperative kernel; tile in shared memory across two row-scoped barriers",
+)
+
+CATALOGUE: dict[str, Variant] = {
+    variant.name: variant for variant in (EMPTY, COPY, UNFUSED, LOCAL_RECOMPUTE, RETAINED, ROW_RETAINED)
+}
+FLOORS = (EMPTY, COPY)
+
+
+def find(name: str) -> Variant:
+    """The variant of that name, or ``FILE.py:NAME`` for a declaration of the user's own.
+
+    Raises:
+        UsageError: nothing has that name.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    path, colon, attribute = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(Path(path), attribute)
+    raise UsageError(f"unknown variant {name!r}: choose from {', '.join(CATALOGUE)}, or name your own as FILE.py:NAME")
+
+
+def _from_file(path: Path, attribute: str) -> Variant:
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
+    variant = getattr(module, attribute, None)
+    if not isinstance(variant, Variant):
+        raise UsageError(f"{path}: {attribute!r} is not a Variant")
+    if variant.name in CATALOGUE:
+        raise UsageError(f"{path}: the name {variant.name!r} belongs to a shipped variant")
+    return variant

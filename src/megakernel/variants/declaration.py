@@ -1,0 +1,271 @@
+"""The words in which an implementation is declared: quantities, stages, variants.
+
+A variant is data. Compilation, occupancy, planning, launching, graph building and its audit, verification of
+intermediates, bytes moved and the emulator all read this one declaration.
+
+A kernel's parameters follow from its stage: pointers to the quantities it reads, then to those it writes, in the
+order declared and each once; then the barrier words, if it has any; then its scalars.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from megakernel.errors import UsageError
+from megakernel.operator.contract import Problem
+
+Extent = Literal["element", "tile", "row"]
+Scope = Literal["tile", "row", "row_each_warp", "row_each_thread"]
+Grid = Literal["tiles", "rows", "one"]
+ScalarType = Literal["uint32", "divisor", "float32"]
+BarrierScope = Literal["none", "row", "grid"]
+
+ROW_BARRIER_WORDS = 32  # as in cuda/barriers.cuh; a test compares them
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A named array in global memory.
+
+    Attributes:
+        name: unique within a variant; also the name of its allocation.
+        per: one value for each element ``(rows, width)``, tile ``(rows, tiles)`` or row ``(rows,)``.
+        components: the reference quantities stored side by side in each value, all float32. Empty for words
+            that hold state instead of values (barriers).
+        words: 32-bit words in a value.
+    """
+
+    name: str
+    per: Extent
+    components: tuple[str, ...] = ()
+    words: int = 1
+
+    @property
+    def value_bytes(self) -> int:
+        return 4 * self.words
+
+    def values_per_row(self, problem: Problem, tile: int) -> int:
+        return {"element": problem.width, "tile": problem.tiles(tile), "row": 1}[self.per]
+
+    def row_bytes(self, problem: Problem, tile: int) -> int:
+        return self.values_per_row(problem, tile) * self.value_bytes
+
+    @property
+    def tile(self) -> "Access":
+        """The part that belongs to the block's tile."""
+        return Access(self, "tile")
+
+    @property
+    def row(self) -> "Access":
+        """All of the row, once per block."""
+        return Access(self, "row")
+
+    @property
+    def row_each_warp(self) -> "Access":
+        """All of the row, once per warp."""
+        return Access(self, "row_each_warp")
+
+    @property
+    def row_each_thread(self) -> "Access":
+        """All of the row, once per thread."""
+        return Access(self, "row_each_thread")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one block reads or writes of a quantity."""
+
+    quantity: Quantity
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A launch argument passed by value. A ``divisor`` is a uint32 with its reciprocal for fast division
+    (``TileCount`` in cuda/tile.cuh).
+    """
+
+    name: str
+    dtype: ScalarType
+
+
+WIDTH = Scalar("width", "uint32")
+TILES = Scalar("tiles", "divisor")
+INVERSE_WIDTH = Scalar("inverse_width", "float32")
+EPS = Scalar("eps", "float32")
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Dynamic shared memory of a block, exactly the size of the kernel's one shared struct."""
+
+    bytes_per_element: int = 0
+    bytes_per_warp: int = 0
+
+    def nbytes(self, tile: int, threads: int) -> int:
+        return self.bytes_per_element * tile + self.bytes_per_warp * (threads // 32)
+
+
+NO_SHARED = SharedMemory()
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The choices a template leaves open: threads in a block, elements in a tile."""
+
+    threads: int
+    tile: int
+
+    def __post_init__(self) -> None:
+        if self.threads % 32 or not 32 <= self.threads <= 1024:
+            raise UsageError(f"threads is {self.threads}: give a multiple of 32 up to 1024")
+        if self.tile < 1 or self.tile % (4 * self.threads):
+            raise UsageError(f"tile is {self.tile}: give a multiple of {4 * self.threads} (4 x threads)")
+
+    def __str__(self) -> str:
+        return f"{self.threads}x{self.tile}"
+
+
+def tile_shape(problem: Problem, configuration: Configuration) -> str:
+    """The ``Shape`` of cuda/tile.cuh that fits: how rows of this width meet tiles."""
+    if problem.width % configuration.tile == 0:
+        return "exact"
+    return "aligned" if problem.width % 4 == 0 else "unaligned"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kernel launch.
+
+    Attributes:
+        kernel: the kernel's name, with ``{threads}``, ``{tile}`` and ``{shape}`` where its template takes them.
+        grid: a block for each tile of each row, for each row, or one block.
+        reads: what a block reads of each quantity.
+        writes: what a block writes of each quantity.
+        scalars: arguments by value, in the kernel's order.
+        shared: the block's dynamic shared memory.
+        barrier: which blocks meet inside the kernel. Blocks that meet are launched cooperatively.
+        threads: block size, where it is not the configuration's.
+    """
+
+    kernel: str
+    grid: Grid = "tiles"
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    scalars: tuple[Scalar, ...] = (WIDTH, TILES)
+    shared: SharedMemory = NO_SHARED
+    barrier: BarrierScope = "none"
+    threads: int | None = None
+
+    @property
+    def cooperative(self) -> bool:
+        return self.barrier != "none"
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """The quantities whose addresses the kernel takes, in the order of its parameters."""
+        accessed = dict.fromkeys(access.quantity for access in self.reads + self.writes)
+        return (*accessed, ROW_BARRIERS) if self.barrier == "row" else tuple(accessed)
+
+    def kernel_name(self, problem: Problem, configuration: Configuration) -> str:
+        """The name expression of the kernel for one problem and configuration."""
+        return self.kernel.format(
+            threads=configuration.threads,
+            tile=configuration.tile,
+            shape=f"Shape::{tile_shape(problem, configuration)}",
+        )
+
+    def block_threads(self, configuration: Configuration) -> int:
+        return self.threads or configuration.threads
+
+    def blocks_per_row(self, problem: Problem, configuration: Configuration) -> int:
+        return problem.tiles(configuration.tile) if self.grid == "tiles" else 1
+
+    def blocks(self, rows: int, problem: Problem, configuration: Configuration) -> int:
+        return 1 if self.grid == "one" else rows * self.blocks_per_row(problem, configuration)
+
+    def shared_bytes(self, configuration: Configuration) -> int:
+        return self.shared.nbytes(configuration.tile, self.block_threads(configuration))
+
+    def bytes_read(self, problem: Problem, configuration: Configuration) -> int:
+        """Bytes that the stage asks of global memory for all rows, before any cache."""
+        return sum(self._bytes(access, problem, configuration) for access in self.reads)
+
+    def bytes_written(self, problem: Problem, configuration: Configuration) -> int:
+        """Bytes that the stage writes to global memory for all rows."""
+        return sum(self._bytes(access, problem, configuration) for access in self.writes)
+
+    def _bytes(self, access: Access, problem: Problem, configuration: Configuration) -> int:
+        threads = self.block_threads(configuration)
+        blocks_per_row = self.blocks_per_row(problem, configuration)
+        repeats = {
+            "tile": 1,  # the parts of a row's blocks make up the row
+            "row": blocks_per_row,
+            "row_each_warp": blocks_per_row * threads // 32,
+            "row_each_thread": blocks_per_row * threads,
+        }[access.scope]
+        return problem.rows * access.quantity.row_bytes(problem, configuration.tile) * repeats
+
+
+X = Quantity("x", "element", ("x",))
+Y = Quantity("y", "element", ("y",))
+ROW_BARRIERS = Quantity("row_barriers", "row", words=ROW_BARRIER_WORDS)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An implementation of the operator.
+
+    Attributes:
+        name: its identifier in commands, files and data.
+        source: the kernel file: a name within ``cuda/``, or an absolute path.
+        stages: its launches, in order; each waits for the one before.
+        configurations: those worth trying. The first is the default; of a floor, the fastest is taken.
+        computes: whether the output is the operator's (a floor's is not).
+        summary: one line for people.
+    """
+
+    name: str
+    source: str
+    stages: tuple[Stage, ...]
+    configurations: tuple[Configuration, ...]
+    computes: Literal["softmax", "copy", "nothing"] = "softmax"
+    summary: str = ""
+    for_rows: Mapping[int, Configuration] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        names: dict[str, Quantity] = {}
+        for quantity in self.quantities:
+            if names.setdefault(quantity.name, quantity) != quantity:
+                raise UsageError(f"variant {self.name}: two different quantities are named {quantity.name}")
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Every quantity that a stage touches, each once."""
+        return tuple(dict.fromkeys(q for stage in self.stages for q in stage.quantities))
+
+    @property
+    def scratch(self) -> tuple[Quantity, ...]:
+        """Quantities besides input and output: each executable has its own."""
+        return tuple(q for q in self.quantities if q not in (X, Y))
+
+    @property
+    def intermediates(self) -> tuple[Quantity, ...]:
+        """Scratch that holds values, to be verified."""
+        return tuple(q for q in self.scratch if q.components)
+
+    def default_configuration(self, rows: int) -> Configuration:
+        """The configuration for a row count: that of the nearest row count with one of its own, else the first."""
+        if not self.for_rows:
+            return self.configurations[0]
+        nearest = min(self.for_rows, key=lambda known: abs(math.log(known / rows)))
+        return self.for_rows[nearest]
+
+    def kernel_names(self, problem: Problem, configuration: Configuration) -> tuple[str, ...]:
+        """The name expressions to compile, each once."""
+        return tuple(dict.fromkeys(s.kernel_name(problem, configuration) for s in self.stages))
+
+    def source_path(self, kernel_folder: Path) -> Path:
+        return kernel_folder / self.source  # an absolute source stands for itself
