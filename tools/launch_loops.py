@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from megakernel.device.choose import open_device
-from megakernel.device.nvrtc import compile_source
+from megakernel.device.cubins import cubin_for
 from megakernel.device.sources import kernel_folder
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import SUBMISSIONS
@@ -47,7 +47,7 @@ def main(out: Path) -> int:
     median_ns: dict[str, list[float]] = {f"{lang}_{s}": [] for lang in ("cpp", "python") for s in SUBMISSIONS}
     with tempfile.TemporaryDirectory() as name, open_device() as device, KernelStore(device) as store:
         program = build(Path(name))
-        cubin = compile_source(kernel_folder() / EMPTY.source, ("empty",), device.facts.arch)
+        cubin = cubin_for(kernel_folder() / EMPTY.source, ("empty",), device.facts.arch)
         (Path(name) / "empty.cubin").write_bytes(cubin.image)
         symbol = cubin.resources["empty"].symbol
         with Operands(device, Problem(1)) as operands, prepare(device, store, NINE_EMPTY, operands) as prepared:

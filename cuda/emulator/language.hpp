@@ -55,6 +55,7 @@ static const uint3& blockIdx = emulator::block_index;
 static const dim3& blockDim = emulator::block_dimension;
 static const dim3& gridDim = emulator::grid_dimension;
 
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32); }
 inline unsigned __float_as_uint(float value) { return emulator::same_bits<unsigned>(value); }
 inline int __float_as_int(float value) { return emulator::same_bits<int>(value); }
 inline float __uint_as_float(unsigned bits) { return emulator::same_bits<float>(bits); }

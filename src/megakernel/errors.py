@@ -38,3 +38,11 @@ class VerdictError(MegakernelError):
     """The work was done and the verdict is bad: a wrong result or a failed audit."""
 
     exit_code = 1
+
+
+class KernelFault(VerdictError):
+    """A kernel did something wrong while it ran, and ``detector`` names what noticed. The device stays usable."""
+
+    def __init__(self, message: str, detector: str) -> None:
+        super().__init__(message)
+        self.detector = detector

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from megakernel.device.emulator_findings import DETECTORS, Finding, KernelFault
+from megakernel.device.emulator_findings import DETECTORS, Finding, EmulatedFault
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.guarded_memory import GuardedBuffer, GuardedMemory
 from megakernel.device.host_compiler import BuildOptions
@@ -50,7 +50,7 @@ class Bench:
         return self._library.launch(kernel, parameters_address=parameters, **launch)
 
     def finding(self, kernel: str, **options: Any) -> Finding:
-        with pytest.raises(KernelFault) as caught:
+        with pytest.raises(EmulatedFault) as caught:
             self.launch(kernel, **options)
         finding = caught.value.finding
         assert finding.detector in DETECTORS
@@ -60,7 +60,7 @@ class Bench:
         for seed in seeds:
             try:
                 self.launch(kernel, seed=seed, **options)
-            except KernelFault as fault:
+            except EmulatedFault as fault:
                 return fault.finding
         pytest.fail(f"{kernel} passed with every seed")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from megakernel.device import host_compiler
-from megakernel.device.emulator_findings import DETECTORS, KernelFault
+from megakernel.device.emulator_findings import DETECTORS, EmulatedFault
 from megakernel.device.emulator_library import Library, release_workspace
 from megakernel.device.guarded_memory import GuardedBuffer, GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, build, find_compiler
@@ -60,7 +60,7 @@ def test_signals_are_given_back(launcher: Launcher, kernel: str) -> None:
     before = handled_and_blocked_signals()
     try:
         launcher(kernel, time_limit_s=0.1)
-    except KernelFault:
+    except EmulatedFault:
         assert kernel != "correct"
 
     assert handled_and_blocked_signals() == before
@@ -68,7 +68,7 @@ def test_signals_are_given_back(launcher: Launcher, kernel: str) -> None:
 
 def test_endless_loop_ends_in_time(launcher: Launcher) -> None:
     started = time.monotonic()
-    with pytest.raises(KernelFault, match="endless_loop"):
+    with pytest.raises(EmulatedFault, match="endless_loop"):
         launcher("endless_loop", time_limit_s=0.2)
 
     assert time.monotonic() - started < 5
@@ -91,7 +91,7 @@ def test_other_threads_run_and_launch(launcher: Launcher) -> None:
         for _ in range(20):
             try:
                 launcher("trap")
-            except KernelFault:
+            except EmulatedFault:
                 continue
             except BaseException as error:
                 failures.append(error)
@@ -112,7 +112,7 @@ def test_seed_repeats_a_run(launcher: Launcher) -> None:
 
 
 def test_finding_reads_as_a_sentence(launcher: Launcher) -> None:
-    with pytest.raises(KernelFault) as caught:
+    with pytest.raises(EmulatedFault) as caught:
         launcher("trap")
 
     line = FAULTS.read_text().splitlines().index("  if (blockIdx.x == 3 && threadIdx.x == 2) __trap();  // fault")
@@ -150,7 +150,7 @@ def test_libraries_share_buffers(launcher: Launcher, load: Callable[..., Library
 
     assert np.array_equal(copied.bytes, launcher.values.bytes)
     memory.free(copied)
-    with pytest.raises(KernelFault, match="belongs to no buffer"):
+    with pytest.raises(EmulatedFault, match="belongs to no buffer"):
         floors.launch(COPY, grid=4, block=64, parameters_address=launcher.pack(*parameters))
 
 
@@ -168,7 +168,7 @@ def test_portable_context_switch(load: Callable[..., Library], memory: GuardedMe
 
     for seed in range(3):
         assert portable("correct", seed=seed) > 0
-        with pytest.raises(KernelFault, match="out_of_bounds_global by block"):
+        with pytest.raises(EmulatedFault, match="out_of_bounds_global by block"):
             portable("raw_write_past_end", seed=seed)
     assert float(portable.values.bytes.view(np.float32)[0]) == 63.0
 

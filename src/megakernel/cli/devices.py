@@ -7,6 +7,7 @@ from megakernel.cli.options import (
     DeviceOption,
     JsonOption,
     RowsOption,
+    SmsOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
@@ -36,10 +37,11 @@ def devices(json: JsonOption = False) -> None:
 
 def occupancy(
     variant: VariantArguments = None,
-    rows: RowsOption = list(BENCHMARK_ROWS),
+    rows: RowsOption = None,
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
     device: DeviceOption = "auto",
+    sms: SmsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Shows how many blocks of each kernel fit, what limits them, and the launches that follow."""
@@ -50,11 +52,12 @@ def occupancy(
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
-    with open_device(device) as opened, KernelStore(opened) as store:
-        records = occupancy_records(opened, store, variants, rows, width, chosen)
+    counts = rows or list(BENCHMARK_ROWS)
+    with open_device(device, sms=sms) as opened, KernelStore(opened) as store:
+        records = occupancy_records(opened, store, variants, counts, width, chosen)
         if json:
             tables.print_json(records)
         else:
             facts = opened.facts
             title = f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; cap = blocks/SM x SMs"
-            tables.print_occupancy(records, rows, title)
+            tables.print_occupancy(records, counts, title)

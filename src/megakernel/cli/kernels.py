@@ -9,6 +9,7 @@ from megakernel.cli.options import (
     ConfigurationOption,
     DeviceOption,
     JsonOption,
+    SmsOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
@@ -34,7 +35,7 @@ def compile_(
     import time
     from dataclasses import asdict
 
-    from megakernel.device.nvrtc import compile_source
+    from megakernel.device.nvrtc import compile_recipe, make_recipe
     from megakernel.device.sources import kernel_folder
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
@@ -44,7 +45,8 @@ def compile_(
         chosen = parse_configuration(configuration) or each.default_configuration(1)
         problem = Problem(1, width)
         started = time.perf_counter()
-        cubin = compile_source(each.source_path(kernel_folder()), each.kernel_names(problem, chosen), arch)
+        recipe = make_recipe(each.source_path(kernel_folder()), each.kernel_names(problem, chosen), arch)
+        cubin = compile_recipe(recipe)
         seconds = time.perf_counter() - started
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,7 @@ def graph(
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
     device: DeviceOption = "auto",
+    sms: SmsOption = None,
     dot: Annotated[
         Path | None, typer.Option("--dot", help="Write the graph in Graphviz' language.", metavar="FILE")
     ] = None,
@@ -88,7 +91,7 @@ def graph(
 
     (chosen,) = chosen_variants([variant])
     with (
-        open_device(device) as opened,
+        open_device(device, sms=sms) as opened,
         KernelStore(opened) as store,
         Operands(opened, Problem(rows, width)) as operands,
         prepare(opened, store, chosen, operands, parse_configuration(configuration)) as prepared,

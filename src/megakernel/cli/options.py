@@ -4,11 +4,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from megakernel.operator.contract import BENCHMARK_ROWS
 from megakernel.record.plan import SUBMISSIONS, Submission
 from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
 from megakernel.variants.declaration import Configuration, Variant
 
 SubmissionChoice = Literal["direct", "graph", "both"]
+
+EMULATED_ROWS = (16,)
 
 VariantArguments = Annotated[
     list[str] | None,
@@ -16,9 +19,19 @@ VariantArguments = Annotated[
         metavar="[VARIANT]...", help="Implementations, or FILE.py:NAME; all unless given.", show_default=False
     ),
 ]
-RowsOption = Annotated[list[int], typer.Option("--rows", min=1, help="Row count; repeat for several.", metavar="N")]
+RowsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--rows", min=1, help="Row count; repeat for several.", metavar="N", show_default="1, 16, 32, 64; emulated 16"
+    ),
+]
 WidthOption = Annotated[int, typer.Option("--width", min=1, max=2**31 - 1, help="Elements in a row.", metavar="N")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, or a GPU's index or UUID.", metavar="NAME")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="auto, a GPU's index or UUID, emulator, or emulator:GPU.", metavar="NAME")
+]
+SmsOption = Annotated[
+    int | None, typer.Option("--sms", min=1, help="SMs of the emulated GPU, instead of its own.", metavar="N")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SubmissionOption = Annotated[SubmissionChoice, typer.Option("--submission", help="How invocations are submitted.")]
 ConfigurationOption = Annotated[
@@ -39,6 +52,13 @@ def with_floors(variants: tuple[Variant, ...]) -> tuple[Variant, ...]:
 
 def submissions(choice: SubmissionChoice) -> tuple[Submission, ...]:
     return SUBMISSIONS if choice == "both" else (choice,)
+
+
+def rows_or_default(rows: list[int] | None, kind: str) -> tuple[int, ...]:
+    """The rows asked for, each once; else the benchmark's, of which the emulator runs one."""
+    if rows:
+        return tuple(dict.fromkeys(rows))
+    return BENCHMARK_ROWS if kind == "gpu" else EMULATED_ROWS
 
 
 def parse_configuration(text: str | None) -> Configuration | None:

@@ -9,14 +9,16 @@ from megakernel.cli.options import (
     DeviceOption,
     JsonOption,
     RowsOption,
+    SmsOption,
     SubmissionOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
     parse_configuration,
+    rows_or_default,
     submissions,
 )
-from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH, DEFAULT_EPS
+from megakernel.operator.contract import BENCHMARK_WIDTH, DEFAULT_EPS
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     variant: VariantArguments = None,
-    rows: RowsOption = list(BENCHMARK_ROWS),
+    rows: RowsOption = None,
     width: WidthOption = BENCHMARK_WIDTH,
     eps: Annotated[float, typer.Option("--eps", help="Added to the mean square.")] = DEFAULT_EPS,
     fixture: Annotated[
@@ -34,53 +36,39 @@ def verify(
     submission: SubmissionOption = "both",
     configuration: ConfigurationOption = None,
     device: DeviceOption = "auto",
-    watchdog: Annotated[float, typer.Option("--watchdog", help="Seconds until a run counts as hung.")] = 30.0,
+    sms: SmsOption = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Interleavings to explore on the emulator.", metavar="N")
+    ] = 1,
+    weak_stores: Annotated[
+        bool, typer.Option("--weak-stores", help="Emulate stores that other blocks see only after a release.")
+    ] = False,
+    watchdog: Annotated[float, typer.Option("--watchdog", help="Seconds until a run counts as hung.")] = 60.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every check.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Holds outputs and every intermediate against a float64 reference."""
-    from dataclasses import asdict
-
     from megakernel.device.choose import open_device
     from megakernel.errors import VerdictError
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
     from megakernel.run.prepare import KernelStore
-    from megakernel.run.verification import verify_all
+    from megakernel.run.verification import Result, verify_all
 
+    variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
-    with open_device(device) as opened, KernelStore(opened) as store:
-        results = list(
-            verify_all(
-                opened,
-                store,
-                chosen_variants(variant),
-                [Problem(count, width, eps) for count in rows],
-                fixture,
-                submissions(submission),
-                chosen,
-                watchdog_s=watchdog,
+    results: list[Result] = []
+    for seed in range(seeds):
+        opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
+        with opened, KernelStore(opened) as store:
+            problems = [Problem(count, width, eps) for count in rows_or_default(rows, opened.facts.kind)]
+            results += verify_all(
+                opened, store, variants, problems, fixture, submissions(submission), chosen, watchdog_s=watchdog
             )
-        )
-        device_name = opened.facts.name
-    failed = [result for result in results if not result[2].passed]
     if json:
-        tables.print_json(
-            [
-                {
-                    "device": device_name,
-                    "variant": plan.variant,
-                    "rows": plan.problem.rows,
-                    "width": plan.problem.width,
-                    "submission": submitted,
-                    "fixture": verification.fixture,
-                    "passed": verification.passed,
-                    "checks": [tables.finite(asdict(check)) for check in verification.checks],
-                }
-                for plan, submitted, verification in results
-            ]
-        )
+        tables.print_json([tables.verification_record(result) for result in results])
     else:
         tables.print_verification(results, verbose=verbose)
+    failed = [result for result in results if not result.verification.passed]
     if failed:
         raise VerdictError(f"{len(failed)} of {len(results)} verifications failed")

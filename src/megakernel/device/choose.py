@@ -1,23 +1,54 @@
 """Opens the device that a user names."""
 
 from megakernel.device.face import Device
-from megakernel.errors import UsageError
+from megakernel.errors import MissingError, UsageError
 
 
-def open_device(name: str = "auto") -> Device:
-    """The first GPU (``auto``), or a GPU by its index or UUID.
+def open_device(name: str = "auto", *, sms: int | None = None, seed: int = 0, weak_stores: bool = False) -> Device:
+    """A GPU by index or UUID, ``emulator`` or ``emulator:NAME``, or ``auto``: the first GPU, else the emulator.
+
+    Args:
+        sms, seed, weak_stores: of the emulator alone.
 
     Raises:
-        MissingError: there is no driver or no GPU.
-        UsageError: no device has that name.
+        MissingError: there is no driver, GPU or C++ compiler where one is needed.
+        UsageError: no device has that name, or a GPU was given what only the emulator takes.
     """
+    kind, _, gpu = name.partition(":")
+    if kind == "emulator":
+        return _emulator(gpu, sms, seed, weak_stores)
+    for_emulator = sms is not None or seed != 0 or weak_stores
+    if name == "auto" and for_emulator:
+        return _emulator("", sms, seed, weak_stores)
+    if for_emulator:
+        raise UsageError(f"SMs, seeds and weak stores can be chosen for the emulator alone, not for device {name!r}")
+    try:
+        return _gpu(name)
+    except MissingError:
+        if name != "auto":
+            raise
+    return _emulator("", sms, seed, weak_stores)
+
+
+def _emulator(gpu: str, sms: int | None, seed: int, weak_stores: bool) -> Device:
+    try:
+        from megakernel.device.emulator import DEFAULT_GPU, Emulator
+    except ImportError as error:
+        raise MissingError(f"the emulator needs the package cffi: install megakernel[emulator] ({error})") from error
+    return Emulator(gpu or DEFAULT_GPU, sms=sms, seed=seed, weak_stores=weak_stores)
+
+
+def _gpu(name: str) -> Device:
     from megakernel.device.gpu import Gpu, list_gpus
 
-    gpus = list_gpus()
+    try:
+        gpus = list_gpus()
+    except MissingError as error:
+        raise MissingError(f"{error}; without one, use --device emulator") from error
     if name == "auto":
         return Gpu(0)
     for ordinal, facts in enumerate(gpus):
         if name in (str(ordinal), facts.uuid):
             return Gpu(ordinal)
     known = ", ".join(f"{ordinal} ({facts.name}, {facts.uuid})" for ordinal, facts in enumerate(gpus))
-    raise UsageError(f"no device {name!r}: choose from {known}")
+    raise UsageError(f"no device {name!r}: choose from {known}, or emulator")

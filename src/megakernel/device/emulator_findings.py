@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from megakernel.errors import DeviceError
+from megakernel.errors import KernelFault
 
 DETECTORS = {
     "deadlock": "every resident thread waits, and no block can start or finish to change that",
@@ -76,11 +76,11 @@ class Finding:
         return "\n  ".join((first, *(str(wait) for wait in self.waits)))
 
 
-class KernelFault(DeviceError):
+class EmulatedFault(KernelFault):
     """A kernel did something wrong. The launch ended there; the process and its buffers stay usable."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(str(finding))
+        super().__init__(str(finding), finding.detector)
         self.finding = finding
 
 

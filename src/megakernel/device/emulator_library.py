@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import cffi
 
-from megakernel.device.emulator_findings import Finding, KernelFault, Wait
+from megakernel.device.emulator_findings import EmulatedFault, Finding, Wait
 from megakernel.device.guarded_memory import PAGE_BYTES, GuardedMemory, map_memory, unmap_memory
 from megakernel.device.host_compiler import SharedObject
 from megakernel.errors import UsageError
@@ -161,7 +161,7 @@ class Library:
 
         Raises:
             UsageError: no such launch is possible on any device.
-            KernelFault: a detector fired.
+            EmulatedFault: a detector fired.
         """
         resident = grid if resident_blocks is None else min(resident_blocks, grid)
         resident -= resident % max(cluster, 1)
@@ -201,7 +201,7 @@ class Library:
         if outcome == _WORKSPACE_REFUSED:
             raise MemoryError(f"{kernel}: the system refuses the mappings of {resident} resident blocks")
         if outcome == _LAUNCH_FAILED:
-            raise KernelFault(self._finding(kernel, seed, finding))
+            raise EmulatedFault(self._finding(kernel, seed, finding))
         return LaunchStats(*(int(getattr(statistics, name)) for name in LaunchStats.__dataclass_fields__))
 
     def close(self) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 from cuda.bindings import driver
 from numpy.typing import NDArray
 
-from megakernel.device import nvrtc
 from megakernel.device.arguments import address_of
+from megakernel.device.cubins import cubin_for
 from megakernel.device.driver import call, initialise
 from megakernel.device.face import Buffer, Executable, Kernel
 from megakernel.device.gpu_executables import DirectLaunches, Graph
+from megakernel.device.nvrtc import Cubin
 from megakernel.device.telemetry import Telemetry
 from megakernel.errors import DeviceError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
@@ -41,6 +42,7 @@ def read_facts(ordinal: int) -> DeviceFacts:
         l2_bytes=attribute("L2_CACHE_SIZE"),
         memory_bytes=int(call(driver.cuDeviceTotalMem, device)),
         threads_per_sm=attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks_per_sm=attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
         registers_per_sm=attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
         shared_bytes_per_sm=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
         shared_bytes_per_block=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
@@ -119,7 +121,7 @@ class GpuKernel:
 class GpuModule:
     """A loaded cubin. See ``face.Module``."""
 
-    def __init__(self, cubin: nvrtc.Cubin, shared_limit: int) -> None:
+    def __init__(self, cubin: Cubin, shared_limit: int) -> None:
         self._module = call(driver.cuModuleLoadData, cubin.image)
         self.kernels: Mapping[str, Kernel] = {
             name: GpuKernel(
@@ -180,7 +182,7 @@ class Gpu:
         self._telemetry = Telemetry(self.facts.uuid)
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> GpuModule:
-        cubin = nvrtc.compile_source(source, kernel_names, self.facts.arch)
+        cubin = cubin_for(source, kernel_names, self.facts.arch)
         return GpuModule(cubin, self.facts.shared_bytes_per_block)
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from megakernel.device.cache import default_cache_folder, headers_in
 from megakernel.device.sources import kernel_folder
 from megakernel.errors import CompileError, MissingError
 
@@ -76,11 +77,6 @@ class SharedObject:
     path: Path
     source: Path
     name_expressions: tuple[str, ...]
-
-
-def default_cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "megakernel"
 
 
 def find_compiler() -> HostCompiler:
@@ -162,7 +158,7 @@ def build(
     flags = _flags_for(compiler, options)
     stub = _stub_text(source, name_expressions)
     include_folders = (cuda_folder / "emulator", source.parent, cuda_folder)
-    key = _content_key(compiler, flags, stub, (source, *_headers_in(include_folders)))
+    key = _content_key(compiler, flags, stub, (source, *headers_in(include_folders)))
     cache_folder = cache_folder or default_cache_folder()
     built = cache_folder / "emulator" / f"{source.stem}-{key}.so"
     if not built.exists():
@@ -187,13 +183,6 @@ def _stub_text(source: Path, name_expressions: Sequence[str]) -> str:
         f"const KernelEntry kernel_table[] = {{\n{entries}}};\n"
         "}\n"
     )
-
-
-def _headers_in(folders: Sequence[Path]) -> list[Path]:
-    """All of them, whether included or not: simpler than the exact closure, and never too few."""
-    patterns = ("*.h", "*.hpp", "*.cuh")
-    found = {path for folder in folders for pattern in patterns for path in folder.glob(pattern)}
-    return sorted(found, key=lambda path: (path.name, str(path)))
 
 
 def _content_key(compiler: HostCompiler, flags: Sequence[str], stub: str, files: Sequence[Path]) -> str:

@@ -76,8 +76,20 @@ def _program_text(program: Any, size: Any, get: Any) -> str:
     return bytes(buffer).rstrip(b"\0").decode(errors="replace").strip()
 
 
-def compile_source(source: Path, kernel_names: tuple[str, ...], arch: str) -> Cubin:
-    """Compiles the named kernels of one source.
+@dataclass(frozen=True)
+class Recipe:
+    """All that a compilation depends on, besides the headers in ``own_folders``."""
+
+    source: Path
+    kernel_names: tuple[str, ...]
+    arch: str
+    own_folders: tuple[Path, ...]
+    options: tuple[str, ...]
+    nvrtc_version: str
+
+
+def make_recipe(source: Path, kernel_names: tuple[str, ...], arch: str) -> Recipe:
+    """Prepares to compile the named kernels of one source.
 
     Args:
         source: a ``.cu`` file; headers are found beside it, in the shipped kernel folder and in CUDA's.
@@ -86,40 +98,51 @@ def compile_source(source: Path, kernel_names: tuple[str, ...], arch: str) -> Cu
 
     Raises:
         UsageError: this NVRTC makes no machine code for ``arch``.
-        CompileError: with NVRTC's log and the options.
         MissingError: NVRTC or a header package is not installed, or the source is not there.
     """
+    version = nvrtc_version()
     if arch not in supported_archs():
         raise UsageError(
-            f"architecture {arch!r} is not one that NVRTC {nvrtc_version()} compiles for: "
+            f"architecture {arch!r} is not one that NVRTC {version} compiles for: "
             f"choose from {', '.join(supported_archs())}"
         )
     if not source.is_file():
         raise MissingError(f"{source}: no such kernel source")
-    folders = dict.fromkeys((source.parent, kernel_folder(), *_include_folders()))
+    own_folders = tuple(dict.fromkeys((source.parent, kernel_folder())))
     options = (
         f"--gpu-architecture={arch}",
         *_LANGUAGE_OPTIONS,
         "--ptxas-options=-v",
         "--no-cache",  # from NVRTC's own cache the assembler's report does not come back
-        *(f"--include-path={folder}" for folder in folders),
+        *(f"--include-path={folder}" for folder in (*own_folders, *_include_folders())),
     )
+    return Recipe(source, kernel_names, arch, own_folders, options, version)
+
+
+def compile_recipe(recipe: Recipe) -> Cubin:
+    """Compiles.
+
+    Raises:
+        CompileError: with NVRTC's log and the options.
+    """
+    source, names = recipe.source, recipe.kernel_names
     program = _call(nvrtc.nvrtcCreateProgram, source.read_bytes(), str(source).encode(), 0, None, None)
     try:
-        for name in kernel_names:
+        for name in names:
             _call(nvrtc.nvrtcAddNameExpression, program, name.encode())
-        encoded = [option.encode() for option in options]
+        encoded = [option.encode() for option in recipe.options]
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         log = _program_text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         if int(status):
-            raise CompileError(f"{source} did not compile ({status.name}):\n{log}\noptions: {' '.join(options)}")
+            options = " ".join(recipe.options)
+            raise CompileError(f"{source} did not compile ({status.name}):\n{log}\noptions: {options}")
         image = bytearray(_call(nvrtc.nvrtcGetCUBINSize, program))
         _call(nvrtc.nvrtcGetCUBIN, program, image)
-        symbols = {name: _call(nvrtc.nvrtcGetLoweredName, program, name.encode()).decode() for name in kernel_names}
+        symbols = {name: _call(nvrtc.nvrtcGetLoweredName, program, name.encode()).decode() for name in names}
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     resources = {name: _resources(name, symbol, log) for name, symbol in symbols.items()}
-    return Cubin(bytes(image), arch, resources, options, nvrtc_version(), log)
+    return Cubin(bytes(image), recipe.arch, resources, recipe.options, recipe.nvrtc_version, log)
 
 
 def _resources(name: str, symbol: str, log: str) -> KernelResources:

@@ -24,6 +24,7 @@ class DeviceFacts:
     l2_bytes: int
     memory_bytes: int
     threads_per_sm: int
+    blocks_per_sm: int
     registers_per_sm: int
     shared_bytes_per_sm: int
     shared_bytes_per_block: int

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from megakernel.operator.checks import Check, passed
+from megakernel.record.facts import DeviceFacts
+from megakernel.record.plan import Plan, Submission
 
 
 @dataclass(frozen=True)
@@ -34,3 +36,13 @@ class Verification:
     @property
     def failures(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.passed)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A verification, and of what."""
+
+    device: DeviceFacts
+    plan: Plan
+    submission: Submission
+    verification: Verification

@@ -49,6 +49,7 @@ class SessionWriter:
         except OSError as error:
             raise RecordError(f"cannot create {self.partial}: {error}") from error
         self._samples = 0
+        self._output_rows: dict[tuple[int, str], int] = {}  # by shape and digest: the series that holds the row
         self._series: list[h5py.Group] = []
         self._shapes: list[h5py.Group] = []
         self._file.attrs.update(
@@ -110,7 +111,7 @@ class SessionWriter:
             timings = group.create_group("graph_timings")
             timings.attrs["units"] = "ns"
             timings.attrs.update(asdict(subject.graph_timings))
-        _write_verification(group.create_group("verified_before"), subject.before)
+        _write_checks(group.create_group("verified_before"), subject.before)
         protocol = self._file["protocol"].attrs
         for name, shape_of_one, dtype, invocations in (
             ("host_completion", (int(protocol["singles"]),), np.int64, 1),
@@ -151,7 +152,23 @@ class SessionWriter:
         self._file.flush()
 
     def add_verification_after(self, series: int, verification: Verification) -> None:
-        _write_verification(self._series[series].create_group("verified_after"), verification)
+        """Stores the checks after timing, and what an audit needs to repeat them.
+
+        An output row is large, and direct launches and graph mostly agree to the bit: a row whose output's digest
+        is already there is stored once, and ``output_row_series`` says with which series.
+        """
+        owner = self._series[series]
+        group = owner.create_group("verified_after")
+        _write_checks(group, verification)
+        intermediates = group.create_group("intermediates")
+        for name, values in verification.intermediates.items():
+            intermediates.create_dataset(name, data=values)
+        if verification.output_row is not None:
+            key = (int(owner.attrs["shape"]), verification.output_sha256)
+            holder = self._output_rows.setdefault(key, series)
+            group.attrs.update(output_row_series=holder, output_row_index=verification.output_row_index)
+            if holder == series:
+                group.create_dataset("output_row", data=verification.output_row, compression="gzip", shuffle=True)
         self._file.flush()
 
     def interrupt(self, reason: str) -> None:
@@ -230,7 +247,7 @@ def _write_plan(group: h5py.Group, plan: Plan) -> None:
         )
 
 
-def _write_verification(group: h5py.Group, verification: Verification) -> None:
+def _write_checks(group: h5py.Group, verification: Verification) -> None:
     group.attrs.update(
         passed=verification.passed, fixture=verification.fixture, output_sha256=verification.output_sha256
     )
@@ -240,9 +257,3 @@ def _write_verification(group: h5py.Group, verification: Verification) -> None:
     group.create_dataset("check_passed", data=np.array([check.passed for check in checks], np.bool_))
     group.create_dataset("measured", data=np.array([check.measured for check in checks], np.float64))
     group.create_dataset("allowed", data=np.array([check.allowed for check in checks], np.float64))
-    if verification.output_row is not None:
-        dataset = group.create_dataset("output_row", data=verification.output_row)
-        dataset.attrs["row"] = verification.output_row_index
-    intermediates = group.create_group("intermediates")
-    for name, values in verification.intermediates.items():
-        intermediates.create_dataset(name, data=values)

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,10 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from megakernel.record.facts import DeviceFacts
-from megakernel.record.plan import Plan
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Session
-from megakernel.record.verification import Verification
+from megakernel.record.verification import Result
 from megakernel.report.summary import Row, device_label, summarise
 
 _PIPED_WIDTH = 400
@@ -170,48 +170,54 @@ def print_occupancy(records: Sequence[dict[str, object]], rows: Sequence[int], t
     print_table(columns, body, title)
 
 
-def print_verification(results: Sequence[tuple[Plan, str, Verification]], *, verbose: bool) -> None:
+def print_verification(results: Sequence[Result], *, verbose: bool) -> None:
+    """One line for each verification, then the checks that failed (with ``verbose``, all)."""
     body = []
-    for plan, submission, verification in results:
-        worst = max(
-            (c for c in verification.checks if c.name.endswith("accuracy")),
-            key=lambda c: c.measured,
-            default=None,
-        )
+    for result in results:
+        checks = result.verification.checks
+        accuracy = [check for check in checks if check.name.endswith("accuracy")]
+        worst = max(accuracy, key=lambda check: check.measured, default=None)
         body.append(
             (
-                plan.problem.rows,
-                plan.problem.width,
-                plan.variant,
-                submission,
-                verification.fixture,
-                "passed" if verification.passed else "FAILED",
-                len(verification.checks),
+                *_subject(result),
+                "passed" if result.verification.passed else "FAILED",
+                len(checks),
                 f"{worst.measured:.2f}" if worst else "-",
                 worst.name if worst else "-",
             )
         )
-    print_table(
-        [
-            ("rows", True),
-            ("width", True),
-            ("variant", False),
-            ("submission", False),
-            ("fixture", False),
-            ("verdict", False),
-            ("checks", True),
-            ("worst error / allowed", True),
-            ("of", False),
+    devices = dict.fromkeys(f"{r.device.name}{' (emulated)' * (r.device.kind == 'emulator')}" for r in results)
+    columns = [("rows", True), ("width", True), ("variant", False), ("submission", False), ("fixture", False)]
+    columns += [("verdict", False), ("checks", True), ("worst error / allowed", True), ("of", False)]
+    print_table(columns, body, ", ".join(devices))
+    for result in results:
+        subject = " ".join(str(part) for part in _subject(result))
+        shown = result.verification.checks if verbose else result.verification.failures
+        print_lines(f"{'passed' if check.passed else 'FAILED'} {subject}: {check}" for check in shown)
+
+
+def _subject(result: Result) -> tuple[object, ...]:
+    problem = result.plan.problem
+    return problem.rows, problem.width, result.plan.variant, result.submission, result.verification.fixture
+
+
+def verification_record(result: Result) -> dict[str, object]:
+    """A verification as a plain record, for JSON. What JSON cannot hold is null."""
+    rows, width, variant, submission, fixture = _subject(result)
+    return {
+        "device": result.device.name,
+        "device_kind": result.device.kind,
+        "variant": variant,
+        "rows": rows,
+        "width": width,
+        "submission": submission,
+        "fixture": fixture,
+        "passed": result.verification.passed,
+        "checks": [
+            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(check).items()}
+            for check in result.verification.checks
         ],
-        body,
-    )
-    for plan, submission, verification in results:
-        shown = verification.checks if verbose else verification.failures
-        for check in shown:
-            verdict = "passed" if check.passed else "FAILED"
-            print_lines(
-                [f"{verdict} {plan.variant} {plan.problem.rows} rows {submission} {verification.fixture}: {check}"]
-            )
+    }
 
 
 def print_notice(message: str) -> None:
@@ -227,8 +233,3 @@ def progress_report(bar: Progress) -> Callable[[int, int, str], None]:
         bar.update(task, completed=done, total=total, description=what)
 
     return report
-
-
-def finite(record: dict[str, object]) -> dict[str, object]:
-    """The record with numbers that JSON cannot hold given as null."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}

@@ -3,34 +3,11 @@
 from collections.abc import Sequence
 
 from megakernel.device.face import Device
+from megakernel.device.limits import blocks_by_resource, limiting_resources
 from megakernel.operator.contract import Problem
-from megakernel.record.facts import DeviceFacts
-from megakernel.record.plan import Residency
 from megakernel.run.plan import residency, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.declaration import Configuration, Variant
-
-# The CUDA driver reserves this much shared memory of every block on compute capability 8.0 and later.
-_RESERVED_SHARED_BYTES = 1024
-_REGISTER_UNIT = 256  # registers are given to a warp in units of this many
-
-
-def limiting_resource(room: Residency, facts: DeviceFacts) -> str:
-    """The resource of which an SM has too little for one more block.
-
-    Rules: CUDA C++ Programming Guide, compute capabilities; occupancy is the least over all resources.
-    """
-    blocks = room.blocks_per_sm + 1
-    warps = room.threads // 32
-    registers_per_warp = -(-room.resources.registers * 32 // _REGISTER_UNIT) * _REGISTER_UNIT
-    shared = room.shared_bytes + room.resources.static_shared_bytes + _RESERVED_SHARED_BYTES
-    needs = {
-        "threads": (blocks * room.threads, facts.threads_per_sm),
-        "registers": (blocks * warps * registers_per_warp, facts.registers_per_sm),
-        "shared memory": (blocks * shared, facts.shared_bytes_per_sm),
-    }
-    short = [name for name, (need, have) in needs.items() if need > have]
-    return " and ".join(short) or "blocks"
 
 
 def occupancy_records(
@@ -65,7 +42,9 @@ def occupancy_records(
                     "static_shared_bytes": room.resources.static_shared_bytes,
                     "dynamic_shared_bytes": room.shared_bytes,
                     "blocks_per_sm": room.blocks_per_sm,
-                    "limited_by": limiting_resource(room, device.facts),
+                    "limited_by": limiting_resources(
+                        blocks_by_resource(device.facts, room.resources, room.threads, room.shared_bytes)
+                    ),
                     "sm_count": room.sm_count,
                     "cap": room.cap,
                     "rows_per_launch": None if room.rows_per_launch < 0 else room.rows_per_launch,

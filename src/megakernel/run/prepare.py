@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +82,12 @@ class Prepared:
     def addresses(self) -> dict[str, int]:
         return {name: buffer.address for name, buffer in self.buffers.items()}
 
+    def reset_state(self) -> None:
+        """Zeroes barrier words, as they were before the first launch: a launch that failed leaves them half used."""
+        for allocation in self.plan.allocations:
+            if allocation.holds_state:
+                self.buffers[allocation.quantity].fill(0)
+
     def executable(self, submission: Submission) -> Executable:
         """Ready to run. A graph is not yet audited or uploaded: see ``ready``."""
         return self.device.executable(self.plan, self.kernels, self.addresses, submission)
@@ -125,9 +131,9 @@ def prepare(
             buffer = device.allocate(allocation.nbytes, allocation.quantity)
             stack.callback(buffer.close)
             buffers[allocation.quantity] = buffer
-            if allocation.holds_state:
-                buffer.fill(0)
-        return Prepared(device, variant, plan, module.kernels, buffers, module.provenance, stack.pop_all())
+        prepared = Prepared(device, variant, plan, module.kernels, buffers, module.provenance, stack)
+        prepared.reset_state()
+        return replace(prepared, _owned=stack.pop_all())
 
 
 def read_values(prepared: Prepared, quantity_name: str) -> dict[str, Float32]:

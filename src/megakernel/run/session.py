@@ -26,9 +26,6 @@ from megakernel.variants.declaration import Configuration, Variant
 
 FIXTURE = "timing"
 
-# How a floor's configuration is chosen: by the median event interval of this many interleaved batches each.
-_PILOT_REPEATS = 9
-
 
 @dataclass(frozen=True)
 class Request:
@@ -122,7 +119,7 @@ class _Session:
     ) -> list[_Timed]:
         """The variant's subjects that may be timed. A refusal is kept in the file and does not stop the others."""
         configuration = None
-        if variant.computes == "copy":
+        if variant.computes == "copy" and self.request.protocol.pilot_repeats:
             configuration = self._fastest(store, shape, variant, operands, stopwatch)
         timed = []
         try:
@@ -170,9 +167,9 @@ class _Session:
             for configuration in variant.configurations:
                 prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
                 executables.append(stack.enter_context(prepared.executable("direct")))
-            intervals = np.empty((_PILOT_REPEATS, len(executables)))
+            intervals = np.empty((protocol.pilot_repeats, len(executables)))
             with garbage_collection_off():
-                for repeat in range(_PILOT_REPEATS):
+                for repeat in range(protocol.pilot_repeats):
                     for column, executable in enumerate(executables):
                         intervals[repeat, column] = _event_interval(executable, stopwatch, protocol)
         names = [str(configuration) for configuration in variant.configurations]

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from megakernel.device.face import Device
 from megakernel.operator.contract import Problem
 from megakernel.operator.fixtures import ALL_FIXTURES
-from megakernel.record.plan import Plan, Submission
-from megakernel.record.verification import Verification
+from megakernel.record.plan import Submission
+from megakernel.record.verification import Result
 from megakernel.run.prepare import KernelStore, Operands, prepare
 from megakernel.run.verify import Inputs, verify
 from megakernel.run.watchdog import Watchdog
 from megakernel.variants.declaration import Configuration, Variant
+
+__all__ = ["Result", "fixture_names", "verify_all"]
 
 
 def fixture_names(names: Sequence[str]) -> list[str]:
@@ -28,7 +30,7 @@ def verify_all(
     configuration: Configuration | None = None,
     *,
     watchdog_s: float = 30.0,
-) -> Iterator[tuple[Plan, Submission, Verification]]:
+) -> Iterator[Result]:
     """Yields each verification as it is done.
 
     Raises:
@@ -46,4 +48,5 @@ def verify_all(
                         guard = watchdog.guard(prepared, watchdog_s)
                         for submission in submissions:
                             with prepared.executable(submission) as executable:
-                                yield prepared.plan, submission, verify(prepared, executable, inputs, guard)
+                                verification = verify(prepared, executable, inputs, guard)
+                                yield Result(device.facts, prepared.plan, submission, verification)

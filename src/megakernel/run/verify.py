@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from megakernel.device.face import Executable
+from megakernel.errors import KernelFault
 from megakernel.operator.checks import POISON, Check, check_quantity
 from megakernel.operator.contract import Problem
 from megakernel.operator.fixtures import TIMING_SEED, hashed, make
@@ -43,7 +44,18 @@ class Inputs:
 
 
 def verify(prepared: Prepared, executable: Executable, inputs: Inputs, guard: Guard = unguarded) -> Verification:
-    """Verifies before timing. The input buffer holds ``inputs.reference.x`` before and after."""
+    """Verifies before timing. The input buffer holds ``inputs.reference.x`` before and after.
+
+    A kernel fault is a failed check, and the end of the verification.
+    """
+    try:
+        return _verify(prepared, executable, inputs, guard)
+    except KernelFault as fault:
+        prepared.reset_state()
+        return Verification(inputs.fixture, (Check(f"launch.{fault.detector}", False, 1.0, 0.0, str(fault)),))
+
+
+def _verify(prepared: Prepared, executable: Executable, inputs: Inputs, guard: Guard) -> Verification:
     checks: list[Check] = []
     topology = executable.topology()
     if topology is not None:
@@ -75,7 +87,8 @@ def run_and_check(prepared: Prepared, executable: Executable, inputs: Inputs, gu
         fixture=inputs.fixture,
         checks=tuple(checks),
         output_sha256=hashlib.sha256(y.tobytes()).hexdigest() if y is not None else "",
-        output_row=y[0].copy() if y is not None else None,
+        output_row=y[-1].copy() if y is not None else None,
+        output_row_index=prepared.plan.problem.rows - 1,
         intermediates={n: v for n, v in values.items() if n.startswith(("tile_", "row_"))},
     )
 

@@ -1,0 +1,238 @@
+"""The emulator as a device: the same kernel sources on one CPU thread, with the residency of a named GPU."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from megakernel.device.arguments import PackedArguments
+from megakernel.device.cubins import cubin_for
+from megakernel.device.emulator_library import LaunchStats, Library
+from megakernel.device.face import Buffer, Kernel
+from megakernel.device.guarded_memory import GuardedMemory
+from megakernel.device.host_compiler import build, find_compiler
+from megakernel.device.limits import blocks_by_resource, named_facts
+from megakernel.errors import DeviceError, PlanError
+from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
+from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
+
+DEFAULT_GPU = "h200"
+
+_PEEK_WORDS = 16_384
+
+
+class EmulatedBuffer:
+    """Guarded memory. See ``face.Buffer``."""
+
+    def __init__(self, memory: GuardedMemory, nbytes: int, name: str) -> None:
+        self._memory = memory
+        self._buffer = memory.allocate(nbytes, name)
+        self.address = self._buffer.address
+        self.nbytes = nbytes
+
+    def write(self, array: NDArray[np.generic]) -> None:
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if raw.nbytes > self.nbytes:
+            raise PlanError(f"{raw.nbytes} bytes do not fit a buffer of {self.nbytes}")
+        self._buffer.bytes[: raw.nbytes] = raw
+
+    def read(self, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
+        nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return self._buffer.bytes[:nbytes].copy().view(dtype).reshape(shape)
+
+    def fill(self, word: int) -> None:
+        self._buffer.bytes.view(np.uint32)[:] = word
+
+    def close(self) -> None:
+        if self.address:
+            self._memory.free(self._buffer)
+            self.address = 0
+
+
+class EmulatedKernel:
+    """A kernel in a shared object, with the resources that NVRTC reports for the GPU's architecture."""
+
+    def __init__(self, library: Library, resources: KernelResources) -> None:
+        self.library = library
+        self.resources = resources
+
+
+class EmulatedModule:
+    """A loaded shared object. See ``face.Module``."""
+
+    def __init__(self, library: Library, resources: Mapping[str, KernelResources]) -> None:
+        self._library = library
+        self.kernels: Mapping[str, Kernel] = {
+            name: EmulatedKernel(library, kernel) for name, kernel in resources.items()
+        }
+        compiler = find_compiler()
+        self.provenance: Mapping[str, str] = {
+            "compiler": compiler.version.splitlines()[0],
+            "options": " ".join(compiler.command),
+            "arch": "emulated",
+        }
+
+    def close(self) -> None:
+        self._library.close()
+
+
+class EmulatedExecutable:
+    """Runs the launches of a plan one after the other, each to its end. See ``face.Executable``.
+
+    Attributes:
+        launch_stats: what each launch of the latest invocation did.
+    """
+
+    def __init__(
+        self,
+        device: "Emulator",
+        plan: Plan,
+        kernels: Mapping[str, Kernel],
+        addresses: Mapping[str, int],
+        submission: Submission,
+    ) -> None:
+        self.submission: Submission = submission
+        self.graph_timings: GraphTimings | None = None
+        self.launch_stats: tuple[LaunchStats, ...] = ()
+        self._device = device
+        self._steps: list[tuple[Launch, EmulatedKernel, PackedArguments, int]] = []
+        started = time.perf_counter_ns()
+        for launch in plan.launches:
+            kernel = cast(EmulatedKernel, kernels[launch.kernel])
+            cap = device.blocks_per_sm(kernel, launch.block, launch.shared_bytes) * device.facts.sm_count
+            if launch.cooperative and launch.grid > cap:
+                raise DeviceError(
+                    f"cooperative launch of {launch.kernel} with {launch.grid} blocks is too large: "
+                    f"{device.facts.name} holds {cap} at once"
+                )
+            self._steps.append((launch, kernel, PackedArguments(launch, addresses), cap))
+        self._build_ns = time.perf_counter_ns() - started
+        self.submit: Callable[[], None] = self._run
+        self.wait: Callable[[], None] = _nothing
+
+    def _run(self) -> None:
+        self.launch_stats = tuple(
+            kernel.library.launch(
+                launch.kernel,
+                grid=launch.grid,
+                block=launch.block,
+                parameters_address=packed.pointers_address,
+                shared_bytes=launch.shared_bytes,
+                resident_blocks=cap,
+                cooperative=launch.cooperative,
+                seed=self._device.seed,
+                weak_stores=self._device.weak_stores,
+                shuffled_dispatch=self._device.seed != 0,
+            )
+            for launch, kernel, packed, cap in self._steps
+        )
+
+    def prepare(self) -> None:
+        if self.submission == "graph":
+            started = time.perf_counter_ns()
+            self.submit()
+            self.graph_timings = GraphTimings(self._build_ns, 0, 0, time.perf_counter_ns() - started)
+
+    def topology(self) -> Topology | None:
+        if self.submission != "graph":
+            return None
+        nodes = tuple(
+            Node(
+                kernel.resources.symbol,
+                launch.grid,
+                launch.block,
+                launch.shared_bytes,
+                launch.cooperative,
+                packed.bits,
+            )
+            for launch, kernel, packed, _ in self._steps
+        )
+        return Topology(nodes, tuple((i, i + 1) for i in range(len(nodes) - 1)))
+
+    def __enter__(self) -> "EmulatedExecutable":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._steps.clear()
+
+
+def _nothing() -> None:
+    """Everything submitted has already finished."""
+
+
+class HostStopwatch:
+    """The host's clock: an emulated launch runs on the host. See ``face.Stopwatch``."""
+
+    def __init__(self) -> None:
+        self._started = self._stopped = 0
+
+    def start(self) -> None:
+        self._started = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        self._stopped = time.perf_counter_ns()
+
+    def wait(self) -> None:
+        pass
+
+    def elapsed_ns(self) -> float:
+        return float(self._stopped - self._started)
+
+
+class Emulator:
+    """See ``face.Device``.
+
+    Args:
+        gpu: a name of ``limits.NAMED_GPUS``, whose residency limits decide caps and splits.
+        sms: SMs instead of that GPU's own.
+        seed: 0 runs blocks depth first; every other seed is another interleaving.
+        weak_stores: other blocks see published values only after a release.
+    """
+
+    def __init__(
+        self, gpu: str = DEFAULT_GPU, *, sms: int | None = None, seed: int = 0, weak_stores: bool = False
+    ) -> None:
+        find_compiler()  # fails at once, with the way out, where there is none
+        self.facts: DeviceFacts = named_facts(gpu, sms=sms)
+        self.seed = seed
+        self.weak_stores = weak_stores
+        self._memory = GuardedMemory()
+
+    def build(self, source: Path, kernel_names: tuple[str, ...]) -> EmulatedModule:
+        resources = cubin_for(source, kernel_names, self.facts.arch).resources
+        return EmulatedModule(Library(build(source, kernel_names), self._memory), resources)
+
+    def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
+        if shared_bytes > self.facts.shared_bytes_per_block:
+            raise PlanError(
+                f"{kernel.resources.name} needs {shared_bytes} bytes of shared memory in a block; "
+                f"{self.facts.name} gives a block at most {self.facts.shared_bytes_per_block} (after opting in)"
+            )
+        return min(blocks_by_resource(self.facts, kernel.resources, threads, shared_bytes).values())
+
+    def allocate(self, nbytes: int, name: str) -> EmulatedBuffer:
+        return EmulatedBuffer(self._memory, nbytes, name)
+
+    def executable(
+        self, plan: Plan, kernels: Mapping[str, Kernel], addresses: Mapping[str, int], submission: Submission
+    ) -> EmulatedExecutable:
+        return EmulatedExecutable(self, plan, kernels, addresses, submission)
+
+    def stopwatch(self) -> HostStopwatch:
+        return HostStopwatch()
+
+    def read_state(self) -> DeviceState:
+        return DeviceState()
+
+    def peek(self, buffer: Buffer) -> NDArray[np.uint32]:
+        words = min(buffer.nbytes // 4, _PEEK_WORDS)
+        return np.asarray(buffer.read(np.uint32, (words,)), np.uint32)
+
+    def __enter__(self) -> "Emulator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
