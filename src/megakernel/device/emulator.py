@@ -13,7 +13,7 @@ from megakernel.device.cubins import cubin_for
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.face import Buffer, Kernel
 from megakernel.device.guarded_memory import GuardedMemory
-from megakernel.device.host_compiler import build, find_compiler
+from megakernel.device.host_compiler import BuildOptions, build, find_compiler
 from megakernel.device.limits import blocks_by_resource, named_facts
 from megakernel.errors import DeviceError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
@@ -126,6 +126,7 @@ class EmulatedExecutable:
                 seed=self._device.seed,
                 weak_stores=self._device.weak_stores,
                 shuffled_dispatch=self._device.seed != 0,
+                time_limit_s=self._device.time_limit_s,
             )
             for launch, kernel, packed, cap in self._steps
         )
@@ -190,20 +191,32 @@ class Emulator:
         sms: SMs instead of that GPU's own.
         seed: 0 runs blocks depth first; every other seed is another interleaving.
         weak_stores: other blocks see published values only after a release.
+        time_limit_s: processor time after which a launch counts as an endless loop.
+        build_options: how kernels are built; the usual way unless given.
     """
 
     def __init__(
-        self, gpu: str = DEFAULT_GPU, *, sms: int | None = None, seed: int = 0, weak_stores: bool = False
+        self,
+        gpu: str = DEFAULT_GPU,
+        *,
+        sms: int | None = None,
+        seed: int = 0,
+        weak_stores: bool = False,
+        time_limit_s: float = 60.0,
+        build_options: BuildOptions | None = None,
     ) -> None:
         find_compiler()  # fails at once, with the way out, where there is none
         self.facts: DeviceFacts = named_facts(gpu, sms=sms)
         self.seed = seed
         self.weak_stores = weak_stores
+        self.time_limit_s = time_limit_s
+        self._build_options = build_options
         self._memory = GuardedMemory()
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> EmulatedModule:
         resources = cubin_for(source, kernel_names, self.facts.arch).resources
-        return EmulatedModule(Library(build(source, kernel_names), self._memory), resources)
+        built = build(source, kernel_names, options=self._build_options)
+        return EmulatedModule(Library(built, self._memory), resources)
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         if shared_bytes > self.facts.shared_bytes_per_block:

@@ -5,7 +5,6 @@
 becomes a row of NaN and leaves the others exact.
 """
 
-import math
 from dataclasses import dataclass
 
 from megakernel.errors import UsageError
@@ -14,6 +13,10 @@ BENCHMARK_WIDTH = 131_072
 BENCHMARK_ROWS = (1, 16, 32, 64)
 DEFAULT_EPS = 1e-5
 MAX_MAGNITUDE = 1024.0
+
+# A kernel gets eps as float32: the smallest normal number and the largest.
+SMALLEST_EPS = 2.0**-126
+LARGEST_EPS = (2 - 2.0**-23) * 2.0**127
 
 # A kernel holds row and tile counts in 32 bits and indexes blocks with gridDim.x, at most 2**31 - 1.
 MAX_WIDTH = 2**31 - 1
@@ -25,7 +28,7 @@ class Problem:
     """One problem size.
 
     Raises:
-        UsageError: a count is not positive or too large, or ``eps`` is not positive and finite.
+        UsageError: a count is not positive or too large, or ``eps`` is not positive and finite in float32.
     """
 
     rows: int
@@ -37,8 +40,8 @@ class Problem:
             raise UsageError(f"rows is {self.rows}: give 1 to {MAX_ROWS}")
         if not 1 <= self.width <= MAX_WIDTH:
             raise UsageError(f"width is {self.width}: give 1 to {MAX_WIDTH}")
-        if not (math.isfinite(self.eps) and self.eps > 0):
-            raise UsageError(f"eps is {self.eps}: give a positive finite number")
+        if not SMALLEST_EPS <= self.eps <= LARGEST_EPS:
+            raise UsageError(f"eps is {self.eps}: give a positive finite number that float32 can hold")
 
     @property
     def elements(self) -> int:

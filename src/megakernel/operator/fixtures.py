@@ -57,7 +57,7 @@ def _one_hot(value: float) -> Callable[[Problem], Array]:
 
 def _alternating(problem: Problem) -> Array:
     signs = np.where(np.arange(problem.width) % 2 == 0, 1, -1)
-    return np.broadcast_to(MAX_MAGNITUDE * signs, (problem.rows, problem.width)).astype(np.float32)
+    return np.tile((MAX_MAGNITUDE * signs).astype(np.float32), (problem.rows, 1))
 
 
 def _ramp(problem: Problem) -> Array:

@@ -89,13 +89,18 @@ def make_plan(
     return Plan(variant.name, problem, configuration, launches, allocations, residencies)
 
 
-def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_row: int, rows: int) -> Launch:
-    scalars = {
+def scalar_values(problem: Problem, tile: int) -> dict[str, float]:
+    """The value of every scalar that a stage may declare, by name."""
+    return {
         "width": problem.width,
-        "tiles": problem.tiles(configuration.tile),
+        "tiles": problem.tiles(tile),
         "inverse_width": 1 / problem.width,
         "eps": problem.eps,
     }
+
+
+def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_row: int, rows: int) -> Launch:
+    scalars = scalar_values(problem, configuration.tile)
     arguments: list[Argument] = [
         Pointer(quantity.name, first_row * quantity.row_bytes(problem, configuration.tile))
         for quantity in stage.quantities

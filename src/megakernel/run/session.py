@@ -22,6 +22,7 @@ from megakernel.run.measure import garbage_collection_off, measure_round
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
 from megakernel.run.watchdog import Watchdog
+from megakernel.variants.catalogue import FLOORS
 from megakernel.variants.declaration import Configuration, Variant
 
 FIXTURE = "timing"
@@ -119,7 +120,7 @@ class _Session:
     ) -> list[_Timed]:
         """The variant's subjects that may be timed. A refusal is kept in the file and does not stop the others."""
         configuration = None
-        if variant.computes == "copy" and self.request.protocol.pilot_repeats:
+        if variant in FLOORS and len(variant.configurations) > 1 and self.request.protocol.pilot_repeats:
             configuration = self._fastest(store, shape, variant, operands, stopwatch)
         timed = []
         try:

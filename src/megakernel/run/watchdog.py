@@ -104,7 +104,7 @@ def arrived(word: int, members: int) -> int:
     The low 31 bits count members; the leader adds ``2**31 - (members - 1)`` instead of one.
     """
     low = word & 0x7FFF_FFFF
-    return low if low < members else low - (2**31 - (members - 1)) + 1
+    return low if low < 2**30 else low - (2**31 - (members - 1)) + 1
 
 
 def _barrier_states(launch: Launch, words: list[int]) -> str:

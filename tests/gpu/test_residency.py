@@ -1,0 +1,91 @@
+"""Caps come from the driver for the kernel that is launched, and what is beyond them ends in an error."""
+
+from dataclasses import replace
+
+import pytest
+from tests.gpu.planted import SOURCE
+
+from megakernel.device.face import Device
+from megakernel.device.limits import blocks_by_resource
+from megakernel.errors import DeviceError, PlanError
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import SUBMISSIONS, Plan, Submission
+from megakernel.run.plan import residency
+from megakernel.run.prepare import KernelStore, Operands, prepare
+from megakernel.variants.catalogue import CATALOGUE, ROW_RETAINED
+from megakernel.variants.declaration import Configuration, Scalar, SharedMemory, Stage, Variant, Y
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda v: v.name)
+def test_the_formula_equals_the_driver(gpu: Device, store: KernelStore, variant: Variant) -> None:
+    """Occupancy computed without a GPU is what the driver says, for every kernel and configuration."""
+    for configuration in variant.configurations:
+        for width in (131_072, 131_076, 131_073):
+            problem = Problem(1, width)
+            kernels = store.module(variant, problem, configuration).kernels
+            for stage in variant.stages:
+                kernel = kernels[stage.kernel_name(problem, configuration)]
+                room = residency(gpu, kernel, stage, problem, configuration)
+                computed = blocks_by_resource(gpu.facts, kernel.resources, room.threads, room.shared_bytes)
+                assert min(computed.values()) == room.blocks_per_sm, (kernel.resources.name, computed)
+
+
+def test_each_kernel_has_its_own_cap(gpu: Device, store: KernelStore) -> None:
+    caps = set()
+    for configuration in (Configuration(256, 4096), Configuration(1024, 16384)):
+        problem = Problem(1)
+        kernels = store.module(ROW_RETAINED, problem, configuration).kernels
+        stage = ROW_RETAINED.stages[0]
+        kernel = kernels[stage.kernel_name(problem, configuration)]
+        room = residency(gpu, kernel, stage, problem, configuration)
+        assert room.cap == gpu.blocks_per_sm(kernel, room.threads, room.shared_bytes) * gpu.facts.sm_count
+        caps.add(room.cap)
+    assert len(caps) == 2
+
+
+@pytest.mark.parametrize("submission", SUBMISSIONS)
+@pytest.mark.parametrize("name", ["retained", "row_retained"])
+def test_one_block_over_the_cap_is_an_error(gpu: Device, store: KernelStore, name: str, submission: Submission) -> None:
+    def over(plan: Plan) -> Plan:
+        return replace(plan, launches=(replace(plan.launches[0], grid=plan.residencies[0].cap + 1),))
+
+    def run() -> None:
+        with (
+            Operands(gpu, Problem(64)) as operands,
+            prepare(gpu, store, CATALOGUE[name], operands, plan_filter=over) as prepared,
+            prepared.executable(submission) as executable,
+        ):
+            executable.submit()
+            executable.wait()
+
+    with pytest.raises(DeviceError, match="COOPERATIVE_LAUNCH_TOO_LARGE"):
+        run()
+
+
+def _fill_shared(nbytes: int) -> Variant:
+    scalar = Scalar("shared_bytes", "uint32")
+    stage = Stage(
+        "fill_shared", grid="one", writes=(Y.tile,), scalars=(scalar,), threads=32, shared=SharedMemory(0, nbytes)
+    )
+    return Variant(f"fill_shared_{nbytes}", SOURCE, (stage,), (Configuration(32, 128),), computes="nothing")
+
+
+def test_dynamic_shared_memory_up_to_the_limit(gpu: Device, store: KernelStore) -> None:
+    """Around 48 KiB nothing special happens, up to the opt-in maximum; beyond, the limit is named."""
+    from megakernel.run import plan as planning
+
+    largest = gpu.facts.shared_bytes_per_block
+    for nbytes in (49_151, 49_152, 49_153, largest):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planning, "scalar_values", lambda problem, tile, n=nbytes: {"shared_bytes": n})
+            with (
+                Operands(gpu, Problem(1, 128)) as operands,
+                prepare(gpu, store, _fill_shared(nbytes), operands) as prepared,
+                prepared.executable("direct") as executable,
+            ):
+                executable.submit()
+                executable.wait()
+    with Operands(gpu, Problem(1, 128)) as operands, pytest.raises(PlanError, match=f"at most {largest}"):
+        prepare(gpu, store, _fill_shared(largest + 1), operands)

@@ -1,0 +1,91 @@
+"""Runs the GPU tests and writes what each of them said, with the device and the sources that they saw.
+
+python tools/gpu_report.py REPORT.json           run on a GPU and write the report
+python tools/gpu_report.py --check REPORT.json   say which kernel sources have changed since
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+from megakernel.device.sources import kernel_folder, source_hashes
+
+ROOT = Path(__file__).resolve().parents[1]
+GPU_TESTS = ("tests/gpu", "tests/wrong")
+
+
+def run(report: Path) -> int:
+    from megakernel.device.gpu import list_gpus
+    from megakernel.run.environment import environment
+
+    device = list_gpus()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.xml"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "gpu",
+            *(str(path) for path in GPU_TESTS if (ROOT / path).exists()),
+            f"--junitxml={results}",
+            "--durations=5",
+        ]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        cases = list(ElementTree.parse(results).iter("testcase"))
+    outcomes = {f"{case.get('classname')}.{case.get('name')}": _outcome(case) for case in cases}
+    found = environment()
+    report.write_text(
+        json.dumps(
+            {
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "device": asdict(device),
+                "environment": {k: v for k, v in found.items() if k not in ("command", "platform")},
+                "kernel_sources": source_hashes(kernel_folder()),
+                "passed": sum(outcome == "passed" for outcome in outcomes.values()),
+                "not_passed": sum(outcome != "passed" for outcome in outcomes.values()),
+                "outcomes": outcomes,
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+    return status
+
+
+def _outcome(case: ElementTree.Element) -> str:
+    for child in case:
+        if child.tag in ("failure", "error", "skipped"):
+            return f"{child.tag}: {(child.get('message') or '').splitlines()[0] if child.get('message') else ''}"
+    return "passed"
+
+
+def check(report: Path) -> int:
+    """Warns, and never fails: a machine without a GPU cannot mend it."""
+    if not report.is_file():
+        print(f"warning: {report} is missing: no GPU has verified these kernels; run make test-gpu on one")
+        return 0
+    recorded = json.loads(report.read_text())
+    current = source_hashes(kernel_folder())
+    changed = sorted(p for p in current | recorded["kernel_sources"] if _differs(p, current, recorded))
+    if changed:
+        print(f"warning: changed since the GPU last verified them ({recorded['date']}): {', '.join(changed)}")
+    if recorded["not_passed"]:
+        print(f"warning: {recorded['not_passed']} GPU tests did not pass on {recorded['date']}")
+    return 0
+
+
+def _differs(path: str, current: dict[str, str], recorded: dict[str, dict[str, str]]) -> bool:
+    on_gpu = not path.startswith("emulator/")
+    return on_gpu and current.get(path) != recorded["kernel_sources"].get(path)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--check":
+        sys.exit(check(Path(sys.argv[2])))
+    sys.exit(run(Path(sys.argv[1])))
