@@ -26,6 +26,7 @@ FACTS = DeviceFacts(
     l2_bytes=50 * 2**20,
     memory_bytes=80 * 2**30,
     threads_per_sm=2048,
+    blocks_per_sm=32,
     registers_per_sm=65536,
     shared_bytes_per_sm=233472,
     shared_bytes_per_block=232448,

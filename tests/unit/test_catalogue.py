@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from megakernel.device.nvrtc import compile_source
+from megakernel.device.nvrtc import compile_recipe, make_recipe
 from megakernel.device.sources import kernel_folder
 from megakernel.errors import UsageError
 from megakernel.operator.contract import Problem
@@ -87,7 +87,7 @@ def test_shared_memory_is_the_size_of_the_kernels_structs(tmp_path: Path) -> Non
         ]
     source = tmp_path / "sizes.cu"
     source.write_text("\n".join([*lines, "__global__ void nothing() {}"]))
-    compile_source(source, ("nothing",), "sm_90")
+    compile_recipe(make_recipe(source, ("nothing",), "sm_90"))
 
 
 @VARIANTS
