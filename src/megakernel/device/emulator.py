@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from megakernel.device.arguments import PackedArguments
 from megakernel.device.cubins import cubin_for
+from megakernel.device.emulator_findings import EmulatedFault
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.face import Buffer, Kernel
 from megakernel.device.guarded_memory import GuardedMemory
@@ -114,8 +116,11 @@ class EmulatedExecutable:
         self.wait: Callable[[], None] = _nothing
 
     def _run(self) -> None:
-        self.launch_stats = tuple(
-            kernel.library.launch(
+        self.launch_stats = tuple(self._launch(*step) for step in self._steps)
+
+    def _launch(self, launch: Launch, kernel: EmulatedKernel, packed: PackedArguments, cap: int) -> LaunchStats:
+        try:
+            return kernel.library.launch(
                 launch.kernel,
                 grid=launch.grid,
                 block=launch.block,
@@ -126,10 +131,17 @@ class EmulatedExecutable:
                 seed=self._device.seed,
                 weak_stores=self._device.weak_stores,
                 shuffled_dispatch=self._device.seed != 0,
-                time_limit_s=self._device.time_limit_s,
             )
-            for launch, kernel, packed, cap in self._steps
-        )
+        except EmulatedFault as fault:
+            if fault.detector != "deadlock":
+                raise
+            sms = self._device.facts.sm_count
+            meet = f"{launch.barrier_members} of a row meet" if launch.barrier_members else "all of them may meet"
+            plan = (
+                f"the plan: rows {launch.first_row} to {launch.first_row + launch.rows - 1} in {launch.grid} blocks "
+                f"({meet}); {self._device.facts.name} holds {cap} ({cap // sms} per SM x {sms} SMs)"
+            )
+            raise EmulatedFault(replace(fault.finding, message=f"{fault.finding.message}; {plan}")) from fault
 
     def prepare(self) -> None:
         if self.submission == "graph":
