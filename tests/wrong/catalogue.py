@@ -46,3 +46,8 @@ HARMLESS: tuple[Harmless, ...] = (
         (Edit("reductions.cuh", "  __syncthreads();\n", "  __syncthreads();\n  __syncthreads();\n", 1),),
     ),
 )
+
+
+def setting_name(setting: Setting) -> str:
+    """For a test's name."""
+    return f"{setting.variant}-{setting.rows}x{setting.width}-{setting.configuration}-{setting.fixture}"

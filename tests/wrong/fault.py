@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from megakernel.variants.declaration import Configuration
 
+# Several tiles in a short row, several warps in a block.
+SMALL = Configuration(128, 512)
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -35,7 +38,7 @@ class Setting:
     variant: str
     rows: int = 3
     width: int = 1541
-    configuration: Configuration = Configuration(64, 512)
+    configuration: Configuration = SMALL
     fixture: str = "timing"
     weak_stores: bool = False
     seeds: tuple[int, ...] = (0,)

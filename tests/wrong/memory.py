@@ -76,7 +76,7 @@ WRONG_MEMORY = (
             ),
         ),
         ("launch.out_of_bounds_shared",),
-        Line("reductions.cuh", "return warp_combine(scratch.statistics[lane]);"),
+        Line("reductions.cuh", ""),  # which of its lines, the optimiser decides
     ),
     Fault(
         "shared_struct_larger_than_declared",

@@ -74,8 +74,7 @@ BETWEEN_BLOCKS = (
         "counter_shared_with_neighbour_row",
         _ROW,
         (Edit("barriers.cuh", "static_cast<size_t>(row)", "static_cast<size_t>(row / 2)"),),
-        ("launch.deadlock",),
-        _SPIN,
+        ("y.nan_rows",),
     ),
     Fault(
         "spin_without_spin_until",
@@ -133,7 +132,7 @@ WITHIN_BLOCK = (
             ),
         ),
         ("launch.early_exit",),
-        Line("reductions.cuh", "value += __shfl_xor_sync"),
+        Line("reductions.cuh", "__shfl_xor_sync"),
     ),
     Fault(
         "lanes_skip_shuffle",

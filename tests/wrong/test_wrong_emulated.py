@@ -10,13 +10,9 @@ from megakernel.record.verification import Verification
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.catalogue import CATALOGUE
 from tests.wrong.apply import edited, edited_store, line_numbers
-from tests.wrong.catalogue import FAULTS, HARMLESS, TWINS
+from tests.wrong.catalogue import FAULTS, HARMLESS, TWINS, setting_name
 from tests.wrong.fault import Edit, Fault, Harmless, Line, Setting
 from tests.wrong.verdict import emulator_for, verdict
-
-
-def twin_name(setting: Setting) -> str:
-    return f"{setting.variant}-{setting.rows}x{setting.width}-{setting.configuration}-{setting.fixture}"
 
 
 def first_rejection(fault: Fault, folder: Path) -> Verification:
@@ -41,7 +37,7 @@ def test_fault_is_rejected(fault: Fault, tmp_path: Path) -> None:
         assert fault.where in detail
 
 
-@pytest.mark.parametrize("setting", TWINS, ids=twin_name)
+@pytest.mark.parametrize("setting", TWINS, ids=setting_name)
 def test_correct_twin_passes(setting: Setting) -> None:
     for seed in setting.seeds:
         with emulator_for(setting, seed) as device, KernelStore(device) as store:

@@ -1,6 +1,5 @@
 """Kernels that end well and write something wrong. A GPU may run them, unless said otherwise."""
 
-from megakernel.variants.declaration import Configuration
 from tests.wrong.fault import Edit, Fault, Setting
 
 _ROUNDED_TAIL = Edit("tile.cuh", "width - index * TILE)", "(width - index * TILE) / 4 * 4)")
@@ -161,7 +160,7 @@ WRONG_STATISTICS = (
     ),
     Fault(
         "tiles_counted_twice_in_long_rows",
-        Setting("local_recompute", rows=2, width=12801, configuration=Configuration(32, 128)),
+        Setting("local_recompute", rows=1, width=50257),
         (Edit("reductions.cuh", "32 * EARLY; tile < tiles", "32 * (EARLY - 1); tile < tiles"),),
         ("tile_exponential_sums.accuracy", "y.row_sums"),
         on_gpu=True,

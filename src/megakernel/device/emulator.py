@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from megakernel.device.arguments import PackedArguments
-from megakernel.device.cubins import cubin_for
 from megakernel.device.emulator_findings import EmulatedFault
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.face import Buffer, Kernel
 from megakernel.device.guarded_memory import GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, build, find_compiler
 from megakernel.device.limits import blocks_by_resource, named_facts
-from megakernel.errors import DeviceError, PlanError
+from megakernel.device.resource_table import recorded_resources
+from megakernel.errors import DeviceError, MissingError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
 from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
 
@@ -226,9 +226,19 @@ class Emulator:
         self._memory = GuardedMemory()
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> EmulatedModule:
-        resources = cubin_for(source, kernel_names, self.facts.arch).resources
+        resources = self._resources(source, kernel_names)
         built = build(source, kernel_names, options=self._build_options)
         return EmulatedModule(Library(built, self._memory), resources)
+
+    def _resources(self, source: Path, kernel_names: tuple[str, ...]) -> Mapping[str, KernelResources]:
+        """From the GPU's own machine code; without NVRTC, as recorded."""
+        try:
+            return cubin_for(source, kernel_names, self.facts.arch).resources
+        except (ImportError, MissingError) as missing:
+            try:
+                return recorded_resources(source, kernel_names, self.facts.arch)
+            except MissingError as error:
+                raise error from missing
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         if shared_bytes > self.facts.shared_bytes_per_block:
