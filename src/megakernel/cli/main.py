@@ -55,6 +55,9 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has gone: nothing is left to say
         return GOOD
+    except ImportError as error:
+        _say(f"a package is missing or broken: {error}")
+        return NOT_DONE
     except OSError as error:
         _say(str(error))
         return NOT_DONE

@@ -39,11 +39,11 @@ def _emulator(gpu: str, sms: int | None, seed: int, weak_stores: bool) -> Device
 
 
 def _gpu(name: str) -> Device:
-    from megakernel.device.gpu import Gpu, list_gpus
-
     try:
+        from megakernel.device.gpu import Gpu, list_gpus
+
         gpus = list_gpus()
-    except MissingError as error:
+    except (ImportError, MissingError) as error:
         raise MissingError(f"{error}; without one, use --device emulator") from error
     if name == "auto":
         return Gpu(0)

@@ -233,6 +233,8 @@ class Emulator:
     def _resources(self, source: Path, kernel_names: tuple[str, ...]) -> Mapping[str, KernelResources]:
         """From the GPU's own machine code; without NVRTC, as recorded."""
         try:
+            from megakernel.device.cubins import cubin_for
+
             return cubin_for(source, kernel_names, self.facts.arch).resources
         except (ImportError, MissingError) as missing:
             try:
