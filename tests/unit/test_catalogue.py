@@ -13,7 +13,7 @@ from megakernel.errors import UsageError
 from megakernel.operator.contract import Problem
 from megakernel.operator.reference import Reference
 from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
-from megakernel.variants.declaration import ROW_BARRIER_WORDS, Quantity, Stage, Variant, X, Y
+from megakernel.variants.declaration import NO_SHARED, ROW_BARRIER_WORDS, Quantity, Stage, Variant, X, Y
 
 VARIANTS = pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
 STAGES = pytest.mark.parametrize(
@@ -77,7 +77,8 @@ def test_shared_memory_is_the_size_of_the_kernels_structs(tmp_path: Path) -> Non
     # Too little corrupts a neighbouring block, and nothing on the GPU would say so.
     local, whole = CATALOGUE["local_recompute"].stages[0], CATALOGUE["row_retained"].stages[0]
     lines = ['#include "megakernel.cuh"']
-    for configuration in {c for variant in CATALOGUE.values() for c in variant.configurations}:
+    sharing = [v for v in CATALOGUE.values() if any(s.shared != NO_SHARED for s in v.stages)]
+    for configuration in {c for variant in sharing for c in variant.configurations}:
         threads, tile = configuration.threads, configuration.tile
         lines.append(f"static_assert(sizeof(BlockScratch<{threads}>) == {local.shared_bytes(configuration)});")
         lines += [

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.unit.fakes import FakeDevice
 
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Node, Topology
@@ -12,7 +13,6 @@ from megakernel.run.graph import audit, describe, expected_topology, to_dot
 from megakernel.run.prepare import KernelStore, Operands, prepare
 from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Configuration
-from tests.unit.fakes import FakeDevice
 
 
 def topology_of(name: str, rows: int = 3) -> Topology:

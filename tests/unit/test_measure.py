@@ -103,7 +103,7 @@ def test_nothing_is_collected_during_a_round_and_collection_comes_back() -> None
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("fail_at", [0, 2, 5, 9, 11])
+@pytest.mark.parametrize("fail_at", [0, 2, 5, 9, 12, 13])
 def test_collection_comes_back_after_a_failure_wherever_it_happens(fail_at: int) -> None:
     script = Script(fail_at=fail_at)
     with pytest.raises(DeviceError):

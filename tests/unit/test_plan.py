@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.fakes import FakeDevice, FakeModule
 
 from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
@@ -15,7 +16,6 @@ from megakernel.run.plan import make_plan, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.catalogue import CATALOGUE, COPY, LOCAL_RECOMPUTE, RETAINED, ROW_RETAINED, UNFUSED
 from megakernel.variants.declaration import Configuration, Variant
-from tests.unit.fakes import FakeDevice, FakeModule
 
 CONFIGURATION = Configuration(256, 4096)  # 32 blocks a row at the benchmark's width
 

@@ -34,7 +34,7 @@ WRONG_MEMORY = (
     ),
     Fault(
         "write_before_y",
-        Setting("retained"),
+        Setting("row_retained"),
         (Edit("tile.cuh", "(tensor + begin) + position(k), value)", "(tensor + begin) + position(k) - 1, value)"),),
         ("launch.out_of_bounds_global",),
         _STORE,

@@ -23,7 +23,7 @@ BETWEEN_BLOCKS = (
     ),
     Fault(
         "published_after_barrier",
-        _GRID,
+        _ROW,
         (Edit("megakernel.cuh", f"{_PUBLISH_STATISTICS}\n{_MEET}", f"{_MEET}{_PUBLISH_STATISTICS}"),),
         ("y.nan_rows",),
     ),

@@ -101,7 +101,7 @@ WRONG_STATISTICS = (
     ),
     Fault(
         "mean_over_tile",
-        Setting("retained"),
+        Setting("row_retained"),
         (
             Edit(
                 "megakernel.cuh", "inverse_rms(of_row.x, inverse_width, eps)", "inverse_rms(of_row.x, 1.0f / TILE, eps)"

@@ -1,13 +1,13 @@
 """``mk devices`` and ``mk occupancy``."""
 
+from typing import Annotated
+
 import typer
 
 from megakernel.cli.options import (
     ConfigurationOption,
-    DeviceOption,
     JsonOption,
     RowsOption,
-    SmsOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
@@ -40,24 +40,56 @@ def occupancy(
     rows: RowsOption = None,
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
-    device: DeviceOption = "auto",
-    sms: SmsOption = None,
+    device: Annotated[
+        str, typer.Option("--device", help="auto, a GPU's index or UUID, or a GPU by name: h100.", metavar="NAME")
+    ] = "auto",
+    sms: Annotated[int | None, typer.Option("--sms", min=1, help="SMs of a named GPU.", metavar="N")] = None,
+    smem_per_sm: Annotated[
+        int | None, typer.Option("--smem-per-sm", min=1, help="Shared memory of its SM, in bytes.", metavar="N")
+    ] = None,
+    smem_per_block: Annotated[
+        int | None, typer.Option("--smem-per-block", min=1, help="What a block may have, in bytes.", metavar="N")
+    ] = None,
+    registers_per_sm: Annotated[
+        int | None, typer.Option("--registers-per-sm", min=1, help="Registers of its SM.", metavar="N")
+    ] = None,
+    threads_per_sm: Annotated[
+        int | None, typer.Option("--threads-per-sm", min=1, help="Threads that its SM holds.", metavar="N")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Walk through each kernel's numbers.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Shows how many blocks of each kernel fit, what limits them, and the launches that follow."""
-    from megakernel.device.choose import open_device
+    """Shows how many blocks of each kernel fit, what limits them, and the launches that follow.
+
+    Needs no GPU with --device h100, or a100, h100-pcie, h200, l40s, rtx4090, b200.
+    """
+    from megakernel.device.choose import open_planner
     from megakernel.report import tables
-    from megakernel.run.occupancy import occupancy_records
+    from megakernel.run.occupancy import explanation, occupancy_of
     from megakernel.run.prepare import KernelStore
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
+    planner = open_planner(
+        device,
+        sm_count=sms,
+        shared_bytes_per_sm=smem_per_sm,
+        shared_bytes_per_block=smem_per_block,
+        registers_per_sm=registers_per_sm,
+        threads_per_sm=threads_per_sm,
+    )
     counts = rows or list(BENCHMARK_ROWS)
-    with open_device(device, sms=sms) as opened, KernelStore(opened) as store:
-        records = occupancy_records(opened, store, variants, counts, width, chosen)
+    with planner, KernelStore(planner) as store:
+        occupancies = occupancy_of(planner, store, variants, counts, width, chosen)
         if json:
-            tables.print_json(records)
+            tables.print_json([each.record() for each in occupancies])
+        elif explain:
+            for each in occupancies:
+                tables.print_lines([*explanation(each), ""])
         else:
-            facts = opened.facts
-            title = f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; cap = blocks/SM x SMs"
-            tables.print_occupancy(records, counts, title)
+            facts = planner.facts
+            source = "asked of the driver" if facts.driver_version else "computed from its machine code and limits"
+            title = (
+                f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; {source}; cap = blocks/SM x SMs"
+            )
+            tables.print_occupancy([each.record() for each in occupancies], counts, title)

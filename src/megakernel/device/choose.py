@@ -1,6 +1,11 @@
 """Opens the device that a user names."""
 
-from megakernel.device.face import Device
+from dataclasses import replace
+from typing import Any
+
+from megakernel.device.face import Device, Planner
+from megakernel.device.limits import DEFAULT_GPU, NAMED_GPUS, named_facts
+from megakernel.device.offline import OfflineGpu
 from megakernel.errors import MissingError, UsageError
 
 
@@ -30,9 +35,33 @@ def open_device(name: str = "auto", *, sms: int | None = None, seed: int = 0, we
     return _emulator("", sms, seed, weak_stores)
 
 
+def open_planner(name: str = "auto", **overrides: int | None) -> Planner:
+    """A device as for ``open_device``, or by name (``h100``) a GPU that is not there, to plan for.
+
+    Without a GPU ``auto`` plans for the emulator's default GPU.
+
+    Args:
+        overrides: facts of a GPU that is not there to be taken instead of its own, where not None.
+
+    Raises:
+        UsageError: no device has that name, or facts of a real GPU were to be overridden.
+    """
+    given: dict[str, Any] = {fact: value for fact, value in overrides.items() if value is not None}
+    if name not in NAMED_GPUS and (name != "auto" or given):
+        if given:
+            raise UsageError(f"{', '.join(given)} can be overridden for a named GPU alone: {', '.join(NAMED_GPUS)}")
+        return open_device(name)
+    if name == "auto":
+        try:
+            return _gpu(name)
+        except MissingError:
+            name = DEFAULT_GPU
+    return OfflineGpu(replace(named_facts(name), **given))
+
+
 def _emulator(gpu: str, sms: int | None, seed: int, weak_stores: bool) -> Device:
     try:
-        from megakernel.device.emulator import DEFAULT_GPU, Emulator
+        from megakernel.device.emulator import Emulator
     except ImportError as error:
         raise MissingError(f"the emulator needs the package cffi: install megakernel[emulator] ({error})") from error
     return Emulator(gpu or DEFAULT_GPU, sms=sms, seed=seed, weak_stores=weak_stores)

@@ -15,13 +15,11 @@ from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.face import Buffer, Kernel
 from megakernel.device.guarded_memory import GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, build, find_compiler
-from megakernel.device.limits import blocks_by_resource, named_facts
-from megakernel.device.resource_table import recorded_resources
-from megakernel.errors import DeviceError, MissingError, PlanError
+from megakernel.device.limits import DEFAULT_GPU, named_facts
+from megakernel.device.offline import compiled_resources, offline_blocks_per_sm
+from megakernel.errors import DeviceError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
 from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
-
-DEFAULT_GPU = "h200"
 
 _PEEK_WORDS = 16_384
 
@@ -131,6 +129,7 @@ class EmulatedExecutable:
                 seed=self._device.seed,
                 weak_stores=self._device.weak_stores,
                 shuffled_dispatch=self._device.seed != 0,
+                time_limit_s=self._device.time_limit_s,
             )
         except EmulatedFault as fault:
             if fault.detector != "deadlock":
@@ -226,29 +225,12 @@ class Emulator:
         self._memory = GuardedMemory()
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> EmulatedModule:
-        resources = self._resources(source, kernel_names)
+        resources = compiled_resources(source, kernel_names, self.facts.arch)
         built = build(source, kernel_names, options=self._build_options)
         return EmulatedModule(Library(built, self._memory), resources)
 
-    def _resources(self, source: Path, kernel_names: tuple[str, ...]) -> Mapping[str, KernelResources]:
-        """From the GPU's own machine code; without NVRTC, as recorded."""
-        try:
-            from megakernel.device.cubins import cubin_for
-
-            return cubin_for(source, kernel_names, self.facts.arch).resources
-        except (ImportError, MissingError) as missing:
-            try:
-                return recorded_resources(source, kernel_names, self.facts.arch)
-            except MissingError as error:
-                raise error from missing
-
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
-        if shared_bytes > self.facts.shared_bytes_per_block:
-            raise PlanError(
-                f"{kernel.resources.name} needs {shared_bytes} bytes of shared memory in a block; "
-                f"{self.facts.name} gives a block at most {self.facts.shared_bytes_per_block} (after opting in)"
-            )
-        return min(blocks_by_resource(self.facts, kernel.resources, threads, shared_bytes).values())
+        return offline_blocks_per_sm(self.facts, kernel.resources, threads, shared_bytes)
 
     def allocate(self, nbytes: int, name: str) -> EmulatedBuffer:
         return EmulatedBuffer(self._memory, nbytes, name)

@@ -1,9 +1,8 @@
 """The face of a device: a GPU and the emulator implement it, and nothing else asks which of them it has."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,8 @@ class Buffer(Protocol):
 class Kernel(Protocol):
     """A compiled kernel, loaded on its device."""
 
-    resources: KernelResources
+    @property
+    def resources(self) -> KernelResources: ...
 
 
 class Module(Protocol):
@@ -58,7 +58,7 @@ class Stopwatch(Protocol):
     def elapsed_ns(self) -> float: ...
 
 
-class Executable(AbstractContextManager["Executable"], Protocol):
+class Executable(Protocol):
     """A plan bound to memory, ready to run as often as one likes.
 
     Attributes:
@@ -72,6 +72,10 @@ class Executable(AbstractContextManager["Executable"], Protocol):
     wait: Callable[[], None]
     graph_timings: GraphTimings | None
 
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
     def topology(self) -> Topology | None:
         """The graph as the device holds it; None of direct launches."""
 
@@ -79,10 +83,15 @@ class Executable(AbstractContextManager["Executable"], Protocol):
         """Does once what must not fall into a measurement: uploads a graph and replays it."""
 
 
-class Device(AbstractContextManager["Device"], Protocol):
-    """Where kernels run."""
+class Planner(Protocol):
+    """What is asked of a device to plan for it. A named GPU that is not there can answer too."""
 
-    facts: DeviceFacts
+    @property
+    def facts(self) -> DeviceFacts: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> Module:
         """Compiles and loads the kernels of one source.
@@ -97,6 +106,10 @@ class Device(AbstractContextManager["Device"], Protocol):
         Raises:
             PlanError: a block alone is beyond a limit of the device.
         """
+
+
+class Device(Planner, Protocol):
+    """Where kernels run."""
 
     def allocate(self, nbytes: int, name: str) -> Buffer: ...
 

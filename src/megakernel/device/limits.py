@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from megakernel.errors import UsageError
 from megakernel.record.facts import DeviceFacts, KernelResources
 
-_REGISTER_UNIT = 256
+REGISTER_UNIT = 256
 _PARTITIONS = 4
 _SHARED_UNIT = 128
 RESERVED_SHARED_BYTES = 1024
@@ -61,6 +61,10 @@ NAMED_GPUS: dict[str, NamedGpu] = {
 }
 
 
+# What `emulator` alone stands for.
+DEFAULT_GPU = "h200"
+
+
 def named_facts(name: str, *, sms: int | None = None) -> DeviceFacts:
     """The facts of a named GPU as its emulation shows them.
 
@@ -98,7 +102,7 @@ def blocks_by_resource(
 ) -> dict[str, int]:
     """How many blocks of a kernel each resource of one SM has room for. The least of them is the occupancy."""
     warps = -(-threads // 32)
-    registers_per_warp = _round_up(resources.registers * 32, _REGISTER_UNIT)
+    registers_per_warp = _round_up(resources.registers * 32, REGISTER_UNIT)
     warps_by_registers = facts.registers_per_sm // _PARTITIONS // registers_per_warp * _PARTITIONS
     shared_per_block = _round_up(shared_bytes + resources.static_shared_bytes + RESERVED_SHARED_BYTES, _SHARED_UNIT)
     return {

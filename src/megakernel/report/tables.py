@@ -166,7 +166,8 @@ def print_occupancy(records: Sequence[dict[str, object]], rows: Sequence[int], t
         launches = record["launches"]
         assert isinstance(launches, dict)
         cells = ["any" if record[key] is None else record[key] for key in headings]
-        body.append([*cells, *(launches[str(count)] or "refused" for count in rows)])
+        by_rows = (launches.get(str(count), "-") for count in rows)
+        body.append([*cells, *("refused" if n is None else n for n in by_rows)])
     print_table(columns, body, title)
 
 

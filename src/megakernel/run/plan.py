@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from megakernel.device.face import Device, Kernel
+from megakernel.device.face import Kernel, Planner
 from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Allocation, Argument, Launch, Plan, Pointer, Residency, Value
@@ -12,7 +12,7 @@ _LARGEST_GRID = 2**31 - 1
 
 
 def residency(
-    device: Device, kernel: Kernel, stage: Stage, problem: Problem, configuration: Configuration
+    device: Planner, kernel: Kernel, stage: Stage, problem: Problem, configuration: Configuration
 ) -> Residency:
     """How many blocks of a stage's kernel the device holds at once, asked of the kernel that is launched."""
     threads = stage.block_threads(configuration)
@@ -39,7 +39,7 @@ def split_rows(rows: int, rows_per_launch: int) -> tuple[tuple[int, int], ...]:
 
 
 def make_plan(
-    device: Device,
+    device: Planner,
     kernels: Mapping[str, Kernel],
     variant: Variant,
     problem: Problem,

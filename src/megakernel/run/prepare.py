@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from megakernel.device.face import Buffer, Device, Executable, Kernel, Module
+from megakernel.device.face import Buffer, Device, Executable, Kernel, Module, Planner
 from megakernel.device.sources import kernel_folder
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Plan, Submission
@@ -25,7 +25,7 @@ class KernelStore:
         folder: where relative sources lie; the shipped kernel folder unless told otherwise.
     """
 
-    def __init__(self, device: Device, folder: Path | None = None) -> None:
+    def __init__(self, device: Planner, folder: Path | None = None) -> None:
         self._device = device
         self._folder = folder or kernel_folder()
         self._modules: dict[tuple[Path, tuple[str, ...]], Module] = {}
