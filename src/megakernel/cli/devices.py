@@ -88,8 +88,8 @@ def occupancy(
                 tables.print_lines([*explanation(each), ""])
         else:
             facts = planner.facts
-            source = "asked of the driver" if facts.driver_version else "computed from its machine code and limits"
+            source = "asked of the driver" if facts.driver_version else "computed from machine code and limits"
             title = (
-                f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; {source}; cap = blocks/SM x SMs"
+                f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; cap = blocks/SM x SMs, {source}"
             )
             tables.print_occupancy([each.record() for each in occupancies], counts, title)

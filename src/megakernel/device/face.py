@@ -39,8 +39,11 @@ class Kernel(Protocol):
 class Module(Protocol):
     """The kernels of one source, by name expression."""
 
-    kernels: Mapping[str, Kernel]
-    provenance: Mapping[str, str]
+    @property
+    def kernels(self) -> Mapping[str, Kernel]: ...
+
+    @property
+    def provenance(self) -> Mapping[str, str]: ...
 
     def close(self) -> None: ...
 

@@ -6,7 +6,6 @@ Both pack the arguments once. The packed memory, the graph and all handles belon
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from cuda.bindings import driver
@@ -138,7 +137,7 @@ class Graph:
             self._executable = call(driver.cuGraphInstantiate, self._graph, 0)
             instantiated = time.perf_counter_ns()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         self._build_ns, self._instantiate_ns = built - started, instantiated - built
         self.wait = _waiter(stream)
@@ -200,9 +199,7 @@ class Graph:
     def __enter__(self) -> "Graph":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Statuses are ignored: after a fault every call fails, and the fault is what must be seen.
         if self._executable is not None:
             driver.cuGraphExecDestroy(self._executable)
