@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from megakernel.device.emulator import Emulator
 from megakernel.device.emulator_library import Library
 from megakernel.device.guarded_memory import GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, SharedObject, build
+from megakernel.run.prepare import KernelStore
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -55,3 +57,16 @@ def pack() -> Callable[..., int]:
         return int(pointers.ctypes.data)
 
     return pack
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    """The device that the tests share; each shipped kernel is built once, in the cache on disk."""
+    with Emulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="session")
+def store(emulator: Emulator) -> Iterator[KernelStore]:
+    with KernelStore(emulator) as store:
+        yield store

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from megakernel.device.emulator_findings import DETECTORS, Finding, EmulatedFault
+from megakernel.device.emulator_findings import DETECTORS, EmulatedFault, Finding
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.guarded_memory import GuardedBuffer, GuardedMemory
 from megakernel.device.host_compiler import BuildOptions

@@ -1,12 +1,15 @@
 """Caps come from the driver for the kernel that is launched, and what is beyond them ends in an error."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.gpu.planted import SOURCE
 
 from megakernel.device.face import Device
-from megakernel.device.limits import blocks_by_resource
+from megakernel.device.limits import NAMED_GPUS, blocks_by_resource
 from megakernel.errors import DeviceError, PlanError
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import SUBMISSIONS, Plan, Submission
@@ -89,3 +92,28 @@ def test_dynamic_shared_memory_up_to_the_limit(gpu: Device, store: KernelStore) 
                 executable.wait()
     with Operands(gpu, Problem(1, 128)) as operands, pytest.raises(PlanError, match=f"at most {largest}"):
         prepare(gpu, store, _fill_shared(largest + 1), operands)
+
+
+def test_the_committed_table_equals_the_driver(gpu: Device, store: KernelStore) -> None:
+    """The table made on a machine without a GPU, where it has this one."""
+    table = json.loads((Path(__file__).parents[2] / "data" / "occupancy.json").read_text())
+    known = {named.name: key for key, named in NAMED_GPUS.items()}
+    if gpu.facts.name not in known:
+        pytest.skip(f"the table has no {gpu.facts.name}")
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table[known[gpu.facts.name]]]
+    assert len(rows) > 100
+    wrong = []
+    for row in rows:
+        variant = CATALOGUE[row["variant"]]
+        problem = Problem(1, row["width"])
+        configuration = next(c for c in variant.configurations if c.tile == row["tile"] and _uses(variant, c, row))
+        kernel = store.module(variant, problem, configuration).kernels[row["kernel"]]
+        answer = gpu.blocks_per_sm(kernel, row["threads"], row["dynamic_shared_bytes"])
+        if answer != row["blocks_per_sm"]:
+            wrong.append((row, answer, kernel.resources.registers))
+    assert not wrong
+
+
+def _uses(variant: Variant, configuration: Configuration, row: dict[str, Any]) -> bool:
+    problem = Problem(1, row["width"])
+    return row["kernel"] in variant.kernel_names(problem, configuration)

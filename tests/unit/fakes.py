@@ -172,6 +172,7 @@ class FakeDevice:
         self.read_back: Callable[[Topology], Topology] = lambda topology: topology
         self.state = DeviceState(sm_clock_mhz=1980, throttle_reasons=0)
         self._references: dict[bytes, Reference] = {}
+        self._values: dict[tuple[int, str, int], NDArray[np.float32]] = {}
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> FakeModule:
         self.before_build(source)
@@ -216,7 +217,7 @@ class FakeDevice:
             whole = reference.x if (variant.computes, quantity) == ("copy", Y) else None
             columns = []
             for name in quantity.components:
-                values = whole if whole is not None else reference.quantity(name, tile).astype(np.float32)
+                values = whole if whole is not None else self._rounded(reference, name, tile)
                 part = values[launch.first_row : launch.first_row + launch.rows].copy()
                 self.tamper(plan.variant, name, part)
                 columns.append(part)
@@ -230,6 +231,13 @@ class FakeDevice:
             x = np.frombuffer(raw, np.float32).reshape(plan.problem.rows, plan.problem.width)
             self._references[raw] = Reference(x, plan.problem)
         return self._references[raw]
+
+    def _rounded(self, reference: Reference, name: str, tile: int) -> NDArray[np.float32]:
+        key = (id(reference), name, tile)
+        if key not in self._values:
+            with np.errstate(over="ignore"):
+                self._values[key] = reference.quantity(name, tile).astype(np.float32)
+        return self._values[key]
 
     def _buffer(self, address: int) -> FakeBuffer:
         return next(buffer for buffer in self.buffers if buffer.address == address and not buffer.closed)

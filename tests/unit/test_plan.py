@@ -11,7 +11,7 @@ from tests.unit.fakes import FakeDevice, FakeModule
 from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Plan, Pointer, Value
-from megakernel.run.occupancy import occupancy_records
+from megakernel.run.occupancy import occupancy_of
 from megakernel.run.plan import make_plan, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.catalogue import CATALOGUE, COPY, LOCAL_RECOMPUTE, RETAINED, ROW_RETAINED, UNFUSED
@@ -195,13 +195,13 @@ def test_allocations_hold_every_quantity_once_and_only_barriers_hold_state() -> 
     }
 
 
-def test_occupancy_records_show_caps_and_launches_and_say_refused() -> None:
+def test_occupancy_records_show_caps_and_launches_and_what_does_not_fit() -> None:
     device = FakeDevice(sm_count=16, blocks_per_sm=4)
     with KernelStore(device) as store:
-        records = occupancy_records(device, store, (ROW_RETAINED, COPY), [1, 2, 5], 131_072, CONFIGURATION)
-        (none,) = occupancy_records(device, store, (ROW_RETAINED,), [1], 131_072, Configuration(256, 1024))
-    retained, copy = records
+        both = occupancy_of(device, store, (ROW_RETAINED, COPY), [1, 2, 5], 131_072, CONFIGURATION)
+        (none,) = occupancy_of(device, store, (ROW_RETAINED,), [1], 131_072, Configuration(256, 1024))
+    retained, copy = (occupancy.record() for occupancy in both)
     assert (retained["cap"], retained["rows_per_launch"], retained["blocks_per_sm"]) == (64, 2, 4)
     assert retained["launches"] == {"1": 1, "2": 1, "5": 3}
     assert (copy["rows_per_launch"], copy["launches"]) == (None, {"1": 1, "2": 1, "5": 1})
-    assert (none["rows_per_launch"], none["launches"]) == (0, {"1": None})
+    assert (none.record()["rows_per_launch"], none.record()["launches"]) == (0, {"1": None})

@@ -89,7 +89,6 @@ def occupancy(
         else:
             facts = planner.facts
             source = "asked of the driver" if facts.driver_version else "computed from machine code and limits"
-            title = (
-                f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}; cap = blocks/SM x SMs, {source}"
-            )
+            of = f"{facts.name} ({facts.arch}), {facts.sm_count} SMs, rows of {width}"
+            title = f"{of}; cap = blocks/SM x SMs, {source}"
             tables.print_occupancy([each.record() for each in occupancies], counts, title)

@@ -5,6 +5,8 @@ from typing import Literal
 
 from megakernel.errors import UsageError
 
+LONGEST_WATCHDOG_S = 86_400.0  # a day; a thread cannot wait for any length of time
+
 METRICS = ("host_completion", "host_enqueue", "host_batch_completion", "event_interval")
 
 
@@ -39,8 +41,10 @@ class Protocol:
         for name in ("warmups", "pilot_repeats"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: give 0 or more")
-        if not self.watchdog_s > 0:
-            raise UsageError(f"watchdog is {self.watchdog_s} s: give more than 0")
+        if not 0 < self.watchdog_s <= LONGEST_WATCHDOG_S:
+            raise UsageError(f"watchdog is {self.watchdog_s} s: give more than 0, at most {LONGEST_WATCHDOG_S}")
+        if not -(2**63) <= self.order_seed < 2**63:
+            raise UsageError(f"seed is {self.order_seed}: give a number of 64 bits")
 
 
 # An emulated launch takes up to a second and its time says nothing: enough to run the whole pipeline.

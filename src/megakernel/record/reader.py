@@ -24,8 +24,10 @@ def load(path: Path) -> Session:
     try:
         with h5py.File(path, "r") as file:
             return _session(path, file)
-    except (OSError, KeyError, RuntimeError) as error:
-        first_line = (str(error).splitlines() or ["?"])[0]
+    except RecordError:
+        raise
+    except Exception as error:  # a damaged file can make h5py and numpy fail in any way
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise RecordError(f"{path} is not a readable session file: {first_line}") from error
 
 
@@ -66,13 +68,21 @@ def _series(group: h5py.Group) -> Series:
     rounds = group["round"][()]
     finished = len(rounds)  # appended last: a killed run may leave other arrays one entry longer
 
-    def samples(name: str, dtype: Any) -> Any:
+    def entries(name: str, dtype: Any, dimensions: int = 1) -> Any:
+        values = group[name][:finished].astype(dtype)
+        if len(values) != finished or values.ndim != dimensions:
+            raise RecordError(
+                f"{group.file.filename}: {group.name}/{name} has {values.shape} values for {finished} rounds"
+            )
+        return values
+
+    def samples(name: str, dtype: Any, dimensions: int = 1) -> Any:
         dataset = group[name]
         if dataset.attrs.get("units") != "ns":
             raise RecordError(
                 f"{group.file.filename}: {dataset.name} has units {dataset.attrs.get('units')!r}, not 'ns'"
             )
-        return dataset[:finished].astype(dtype)
+        return entries(name, dtype, dimensions)
 
     return Series(
         variant=str(attrs["variant"]),
@@ -82,12 +92,12 @@ def _series(group: h5py.Group) -> Series:
         configuration=str(Configuration(int(attrs["threads"]), int(attrs["tile"]))),
         launches=int(attrs["launches"]),
         batch=int(group["event_interval"].attrs["invocations"]),
-        singles_ns=samples("host_completion", np.int64),
+        singles_ns=samples("host_completion", np.int64, dimensions=2),
         enqueue_ns=samples("host_enqueue", np.int64),
         batch_ns=samples("host_batch_completion", np.int64),
         event_ns=samples("event_interval", np.float64),
         rounds=rounds,
-        position=group["position"][:finished],
+        position=entries("position", np.int64),
         verified_before=bool(group["verified_before"].attrs["passed"]),
         verified_after=None if after is None else bool(after.attrs["passed"]),
     )

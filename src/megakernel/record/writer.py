@@ -173,7 +173,7 @@ class SessionWriter:
 
     def interrupt(self, reason: str) -> None:
         """Says in the file why it is incomplete."""
-        self._file.attrs["interruption"] = reason
+        self._file.attrs["interruption"] = _storable(reason).encode("utf-8", "backslashreplace").decode()
         self._file.flush()
 
     def finish(self) -> None:
@@ -218,9 +218,19 @@ def _append(dataset: Any, value: Any) -> None:
     dataset[-1] = value
 
 
+def _storable(text: str) -> str:
+    """HDF5's strings end at the first NUL."""
+    return text.replace("\0", "\\0")
+
+
+def _utf8(text: str) -> bytes:
+    """Bytes that a path or argument held undecodably come out as they were."""
+    return _storable(text).encode("utf-8", "surrogateescape")
+
+
 def _write_text(group: h5py.Group, name: str, text: str) -> None:
     """Text as a dataset: an attribute could not hold more than 64 KiB."""
-    group.create_dataset(name, data=text.encode("utf-8", "surrogateescape"), dtype=_TEXT)
+    group.create_dataset(name, data=_utf8(text), dtype=_TEXT)
 
 
 def _write_texts(group: h5py.Group, texts: Mapping[str, str]) -> None:
@@ -229,7 +239,7 @@ def _write_texts(group: h5py.Group, texts: Mapping[str, str]) -> None:
 
 
 def _write_strings(group: h5py.Group, name: str, strings: Sequence[str]) -> None:
-    group.create_dataset(name, data=list(strings), shape=(len(strings),), dtype=_TEXT)
+    group.create_dataset(name, data=[_utf8(text) for text in strings], shape=(len(strings),), dtype=_TEXT)
 
 
 def _write_plan(group: h5py.Group, plan: Plan) -> None:

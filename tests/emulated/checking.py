@@ -1,0 +1,48 @@
+"""Verification as the tests here use it: small configurations, and everything must pass."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from megakernel.device.emulator import Emulator
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import SUBMISSIONS, Submission
+from megakernel.run.prepare import KernelStore
+from megakernel.run.verification import verify_all
+from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.declaration import Configuration
+
+# Several tiles in a short row, several warps in a block.
+SMALL = Configuration(128, 512)
+
+# How a width meets tiles of SMALL.
+EXACT, ALIGNED, UNALIGNED = 2048, 1540, 1541
+
+MEGAKERNELS = ("retained", "row_retained")
+SOFTMAXES = tuple(name for name, variant in CATALOGUE.items() if variant.computes == "softmax")
+
+
+def device_with_room_for(blocks: int, *, seed: int = 0) -> Emulator:
+    """A GPU on which exactly so many blocks are resident at once: one on each SM."""
+    device = Emulator(seed=seed)
+    device.facts = replace(device.facts, name=f"GPU with room for {blocks} blocks", blocks_per_sm=1, sm_count=blocks)
+    return device
+
+
+def assert_verified(
+    device: Emulator,
+    store: KernelStore,
+    variant: str,
+    problem: Problem,
+    *,
+    fixtures: Sequence[str] = ("timing",),
+    submissions: Sequence[Submission] = SUBMISSIONS,
+    configuration: Configuration = SMALL,
+) -> None:
+    results = list(verify_all(device, store, [CATALOGUE[variant]], [problem], fixtures, submissions, configuration))
+    assert len(results) == len(fixtures) * len(submissions)
+    failures = [
+        f"{result.submission}, {result.verification.fixture}: {check}"
+        for result in results
+        for check in result.verification.failures
+    ]
+    assert not failures

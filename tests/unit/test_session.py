@@ -1,0 +1,283 @@
+"""A whole session on a fake device: verify, shuffled rounds, verify again, one file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from tests.unit.fakes import FakeDevice, FakeExecutable
+
+from megakernel.errors import CompileError, DeviceError, PlanError
+from megakernel.record.facts import DeviceState
+from megakernel.record.plan import SUBMISSIONS, Submission
+from megakernel.record.protocol import METRICS, Protocol
+from megakernel.record.reader import load
+from megakernel.record.session import Session
+from megakernel.record.writer import SessionWriter
+from megakernel.report.summary import summarise
+from megakernel.run.session import Outcome, Request, run_session
+from megakernel.variants.catalogue import CATALOGUE
+
+PROTOCOL = Protocol(rounds=3, warmups=1, singles=2, batch=2, order_seed=5, pilot_repeats=2)
+VARIANTS = ("empty", "copy", "local_recompute", "row_retained")
+
+
+def request(
+    variants: tuple[str, ...] = VARIANTS,
+    rows: tuple[int, ...] = (2,),
+    submissions: tuple[Submission, ...] = SUBMISSIONS,
+    protocol: Protocol = PROTOCOL,
+) -> Request:
+    return Request(tuple(CATALOGUE[name] for name in variants), rows, 3000, 1e-5, submissions, protocol)
+
+
+def measured(path: Path, device: FakeDevice, asked: Request) -> tuple[Outcome, Session]:
+    writer = SessionWriter(path)
+    outcome = run_session(device, asked, writer)
+    writer.finish()
+    return outcome, load(path)
+
+
+def order_of(session: Session) -> list[list[tuple[str, str]]]:
+    """The subjects of each round, in the order in which they were timed."""
+    return [
+        [name for _, name in sorted((int(s.position[r]), (s.variant, s.submission)) for s in session.series)]
+        for r in range(len(session.series[0].rounds))
+    ]
+
+
+def test_every_variant_and_submission_is_timed_in_every_round(tmp_path: Path) -> None:
+    device = FakeDevice()
+    outcome, session = measured(tmp_path / "a.h5", device, request())
+    assert outcome.failures == ()
+    assert session.complete
+    assert {(s.variant, s.submission) for s in session.series} == {(v, s) for v in VARIANTS for s in SUBMISSIONS}
+    for series in session.series:
+        assert series.rounds.tolist() == [0, 1, 2]
+        assert series.singles_ns.shape == (3, 2)
+        assert (series.singles_ns > 0).all()
+        assert series.event_ns.tolist() == [2000, 2000, 2000]  # two invocations of the fake's microsecond
+        assert series.verified_before
+        assert series.verified_after
+    assert len(summarise(session)) == len(session.series) * len(METRICS)
+    assert all(buffer.closed for buffer in device.buffers)
+    assert all(module.closed for module in device.modules)
+
+
+def test_each_round_has_its_own_order_and_the_seed_repeats_it(tmp_path: Path) -> None:
+    protocol = Protocol(rounds=6, warmups=0, singles=1, batch=1, order_seed=5, pilot_repeats=0)
+    first = order_of(measured(tmp_path / "a.h5", FakeDevice(), request(protocol=protocol))[1])
+    again = order_of(measured(tmp_path / "b.h5", FakeDevice(), request(protocol=protocol))[1])
+    other = Protocol(rounds=6, warmups=0, singles=1, batch=1, order_seed=6, pilot_repeats=0)
+    different = order_of(measured(tmp_path / "c.h5", FakeDevice(), request(protocol=other))[1])
+    assert first == again != different
+    assert len({tuple(order) for order in first}) > 3
+    assert all(sorted(order) == sorted(first[0]) for order in first)
+
+
+def test_the_stored_order_is_the_order_of_submission(tmp_path: Path) -> None:
+    device = FakeDevice()
+    protocol = Protocol(rounds=4, warmups=0, singles=1, batch=1, pilot_repeats=0)
+    _, session = measured(tmp_path / "a.h5", device, request(protocol=protocol))
+    timed = device.submissions[-(4 * 8 * 2 + 8) : -8]  # the last 8 verify again
+    assert timed[::2] == timed[1::2]
+    assert timed[::2] == [subject for order in order_of(session) for subject in order]
+
+
+def test_shapes_follow_one_another_in_the_order_given(tmp_path: Path) -> None:
+    _, session = measured(tmp_path / "a.h5", FakeDevice(), request(("row_retained",), rows=(4, 1, 2)))
+    assert [s.problem.rows for s in session.series] == [4, 4, 1, 1, 2, 2]
+
+
+def test_the_fastest_copy_is_taken_and_the_others_figures_are_kept(tmp_path: Path) -> None:
+    device = FakeDevice()
+    fastest = CATALOGUE["copy"].configurations[3]
+    device.cost_ns = lambda plan: 10 if plan.configuration == fastest else 90
+    _, session = measured(tmp_path / "a.h5", device, request(("copy",)))
+    assert {s.configuration for s in session.series} == {str(fastest)}
+    with h5py.File(tmp_path / "a.h5") as file:
+        pilot = file["shapes/0000/pilot"]
+        assert [name.decode() for name in pilot["configuration"]] == [
+            str(configuration) for configuration in CATALOGUE["copy"].configurations
+        ]
+        np.testing.assert_array_equal(pilot["event_interval"][()], [[90, 90, 90, 10, 90, 90, 90]] * 2)
+        assert pilot["event_interval"].attrs["units"] == "ns"
+
+
+def test_a_wrong_variant_is_not_timed_and_the_others_are(tmp_path: Path) -> None:
+    device = FakeDevice()
+    device.tamper = lambda variant, name, values: values.fill(0) if (variant, name) == ("row_retained", "y") else None
+    outcome, session = measured(tmp_path / "a.h5", device, request())
+    assert {s.variant for s in session.series} == {"empty", "copy", "local_recompute"}
+    assert all(len(s.rounds) == 3 for s in session.series)
+    assert outcome.failures
+    assert all(line.startswith("row_retained, 2 rows, ") for line in outcome.failures)
+    with h5py.File(tmp_path / "a.h5") as file:
+        refused = file["shapes/0000/refused"]
+        assert [(e.attrs["variant"], e.attrs["submission"]) for e in refused.values()] == [
+            ("row_retained", "direct"),
+            ("row_retained", "graph"),
+        ]
+        assert "y.accuracy" in refused["0000/reason"][()].decode()
+
+
+def test_a_variant_that_does_not_fit_is_refused_and_the_others_are_timed(tmp_path: Path) -> None:
+    device = FakeDevice(blocks_per_sm=lambda name, threads, shared: 0 if name.startswith("row_retained") else 4)
+    outcome, session = measured(tmp_path / "a.h5", device, request())
+    assert {s.variant for s in session.series} == {"empty", "copy", "local_recompute"}
+    (failure,) = outcome.failures
+    assert "not one block of row_retained" in failure
+
+
+@pytest.mark.parametrize("error", [PlanError("it does not fit"), CompileError("local.cu did not compile")])
+def test_the_only_variant_asked_for_must_run(tmp_path: Path, error: Exception) -> None:
+    device = FakeDevice()
+
+    def refuse(source: Path) -> None:
+        raise error
+
+    device.before_build = refuse
+    writer = SessionWriter(tmp_path / "a.h5")
+    with pytest.raises(type(error), match=str(error)):
+        run_session(device, request(("local_recompute",)), writer)
+    assert not writer.close()
+    assert list(tmp_path.iterdir()) == []  # nothing was measured, so nothing is left
+
+
+def test_a_result_that_turns_wrong_while_being_timed_is_marked(tmp_path: Path) -> None:
+    device = FakeDevice()
+
+    def wear_out(variant: str, name: str, values: np.ndarray) -> None:
+        if variant == "row_retained" and name == "y" and len(device.submissions) > 60:
+            values[0, 0] = 0
+
+    device.tamper = wear_out
+    outcome, session = measured(tmp_path / "a.h5", device, request(("row_retained", "local_recompute")))
+    assert {(s.variant, s.verified_before, s.verified_after) for s in session.series} == {
+        ("row_retained", True, False),
+        ("local_recompute", True, True),
+    }
+    assert outcome.failures
+
+
+class After:
+    """Raises at one of the calls that time."""
+
+    def __init__(self, submission: int, error: BaseException) -> None:
+        self.submission, self.error = submission, error
+
+    def __call__(self, executable: FakeExecutable) -> None:
+        if len(executable.device.submissions) == self.submission:
+            raise self.error
+
+
+LOST = DeviceError("cuLaunchKernel of k with 5 blocks failed with CUDA_ERROR_ILLEGAL_ADDRESS (700)")
+
+
+@pytest.fixture(scope="module")
+def submissions_of_a_session(tmp_path_factory: pytest.TempPathFactory) -> int:
+    device = FakeDevice()
+    measured(tmp_path_factory.mktemp("counting") / "a.h5", device, request())
+    return len(device.submissions)
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, submissions_of_a_session: int) -> Callable[[BaseException], Session]:
+    """interrupted(error): the file of a session in whose last round the error came up."""
+
+    def run(error: BaseException) -> Session:
+        device = FakeDevice()
+        device.before_submit = After(submissions_of_a_session - 8 - 3, error)
+        writer = SessionWriter(tmp_path / "a.h5")
+        with pytest.raises(type(error)) as caught:
+            run_session(device, request(), writer)
+        assert caught.value is error
+        assert writer.close()
+        assert not (tmp_path / "a.h5").exists()
+        return load(tmp_path / "a.h5.partial")
+
+    return run
+
+
+def test_a_device_error_keeps_earlier_samples_and_names_the_call(
+    interrupted: Callable[[BaseException], Session],
+) -> None:
+    session = interrupted(LOST)
+    assert not session.complete
+    assert session.interruption == str(LOST)
+    assert {len(s.rounds) for s in session.series} == {2, 3}  # the last round is there in part
+    assert all(s.singles_ns.shape == (len(s.rounds), 2) for s in session.series)
+    assert {s.verified_after for s in session.series} == {None}
+
+
+def test_ctrl_c_keeps_earlier_samples(interrupted: Callable[[BaseException], Session]) -> None:
+    session = interrupted(KeyboardInterrupt())
+    assert not session.complete
+    assert session.interruption == "KeyboardInterrupt"
+    assert all(len(s.rounds) >= 2 for s in session.series)
+
+
+@pytest.mark.parametrize("text", ["a\udcff/path", "a\0b", "x" * 200_000, "two\nlines"])
+def test_any_error_message_is_kept_and_never_hides_the_error(
+    interrupted: Callable[[BaseException], Session], text: str
+) -> None:
+    session = interrupted(DeviceError(text))
+    assert session.interruption.startswith(text[0])
+    assert len(session.interruption) >= len(text)
+
+
+def test_what_could_not_be_read_of_the_device_is_missing_and_stops_nothing(tmp_path: Path) -> None:
+    device = FakeDevice()
+    device.state = DeviceState()
+    outcome, session = measured(tmp_path / "a.h5", device, request(("row_retained",)))
+    assert outcome.failures == ()
+    assert session.throttled_rounds == 0
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert np.isnan(file["shapes/0000/sm_clock_mhz"][()]).all()
+
+
+def test_throttled_rounds_are_kept_and_counted(tmp_path: Path) -> None:
+    device = FakeDevice()
+    device.state = DeviceState(throttle_reasons=0x4 | 0x1)
+    _, session = measured(tmp_path / "a.h5", device, request(("row_retained",)))
+    assert session.throttled_rounds == 3
+    assert all(len(s.rounds) == 3 for s in session.series)
+
+
+def test_the_file_tells_what_an_audit_needs(tmp_path: Path) -> None:
+    measured(tmp_path / "a.h5", FakeDevice(), request(("local_recompute",)))
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file.attrs["fixture"] == "timing"
+        assert len(file["shapes/0000"].attrs["x_sha256"]) == 64
+        sources = [path.decode() for path in file["kernel_sources/path"]]
+        assert {"local.cu", "tile.cuh", "primitives.cuh"} <= set(sources)
+        assert "y" in file["tolerances"]
+        assert "command" in file["environment"]
+        graph = next(s for s in file["series"].values() if s.attrs["submission"] == "graph")
+        assert len(json.loads(graph["graph"][()])["nodes"]) == graph.attrs["launches"] == 3
+        assert json.loads(graph["plan"][()])["variant"] == "local_recompute"
+        assert dict(graph["graph_timings"].attrs)["upload_ns"] == 2
+        assert len(graph["resources"]) == 3
+        after = graph["verified_after"]
+        assert set(after["intermediates"]) == {"tile_square_sums", "tile_maxima", "tile_exponential_sums"}
+        holder = file[f"series/{after.attrs['output_row_series']:04d}/verified_after"]
+        assert holder["output_row"].shape == (3000,)
+        assert holder.attrs["output_sha256"] == after.attrs["output_sha256"]
+
+
+def test_progress_counts_every_step(tmp_path: Path) -> None:
+    steps: list[tuple[int, int, str]] = []
+    writer = SessionWriter(tmp_path / "a.h5")
+    run_session(
+        FakeDevice(),
+        request(("row_retained",), rows=(1, 2)),
+        writer,
+        lambda done, total, what: steps.append((done, total, what)),
+    )
+    writer.close()
+    assert [done for done, _, _ in steps] == list(range(10))
+    assert {total for _, total, _ in steps} == {10}
+    assert steps[0][2] == "1 x 3000: verifying"
+    assert steps[-1][2] == "2 x 3000: verifying again"

@@ -1,0 +1,125 @@
+"""Quantiles of round values, and ratios to the floor."""
+
+import numpy as np
+import pytest
+
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import Submission
+from megakernel.record.protocol import METRICS
+from megakernel.record.session import Series, Session
+from megakernel.report.summary import device_label, records, round_values, summarise
+
+
+def series(
+    variant: str,
+    values: list[float],
+    *,
+    rows: int = 16,
+    submission: Submission = "graph",
+    computes: str = "softmax",
+    width: int = 1000,
+) -> Series:
+    """Every metric has the given round values; batches hold 4 invocations."""
+    ns = np.array(values, np.float64)
+    return Series(
+        variant=variant,
+        computes=computes,
+        problem=Problem(rows, width),
+        submission=submission,
+        configuration="256x1024",
+        launches=1,
+        batch=4,
+        singles_ns=np.repeat(ns[:, None], 3, axis=1).astype(np.int64),
+        enqueue_ns=(4 * ns).astype(np.int64),
+        batch_ns=(4 * ns).astype(np.int64),
+        event_ns=4 * ns,
+        rounds=np.arange(len(values)),
+        position=np.zeros(len(values), np.int64),
+        verified_before=True,
+        verified_after=True,
+    )
+
+
+def session(*listed: Series, kind: str = "gpu") -> Session:
+    return Session("a.h5", True, "", {"name": "Fake GPU", "kind": kind}, {"cache": "warm", "rounds": 10}, {}, listed)
+
+
+@pytest.mark.parametrize("metric", range(4))
+def test_quantiles_interpolate_linearly(metric: int) -> None:
+    row = summarise(session(series("v", [10, 9, 8, 7, 6, 5, 4, 3, 2, 1])))[metric]
+    assert row.metric == METRICS[metric]
+    assert (row.median_ns, row.p10_ns, row.p90_ns) == pytest.approx((5.5, 1.9, 9.1), rel=1e-15)
+
+
+def test_one_round_is_its_own_quantiles() -> None:
+    for row in summarise(session(series("v", [7]))):
+        assert row.median_ns == row.p10_ns == row.p90_ns == 7
+
+
+def test_host_completion_takes_the_median_of_a_rounds_singles_and_batches_are_divided() -> None:
+    one = series("v", [8, 8])
+    one.singles_ns[0] = [1, 100, 2]  # one slow invocation does not move the round's value
+    assert round_values(one, "host_completion").tolist() == [2, 8]
+    assert round_values(one, "event_interval").tolist() == [8, 8]
+    one.event_ns[1] = 10
+    assert round_values(one, "event_interval").tolist() == [8, 2.5]
+
+
+def test_the_ratio_is_to_copy_of_the_same_shape_and_submission() -> None:
+    rows = summarise(
+        session(
+            series("copy", [4, 4, 4], computes="copy"),
+            series("copy", [8], computes="copy", submission="direct"),
+            series("copy", [2], computes="copy", rows=1),
+            series("v", [10, 9, 11]),
+            series("v", [10], submission="direct"),
+            series("v", [10], rows=1),
+        )
+    )
+    ratios = {(r.variant, r.rows, r.submission): r.over_copy for r in rows if r.metric == "event_interval"}
+    assert ratios == {
+        ("copy", 16, "graph"): 1,
+        ("copy", 16, "direct"): 1,
+        ("copy", 1, "graph"): 1,
+        ("v", 16, "graph"): 2.5,
+        ("v", 16, "direct"): 1.25,
+        ("v", 1, "graph"): 5,
+    }
+
+
+def test_without_a_copy_of_that_shape_there_is_no_ratio() -> None:
+    rows = summarise(session(series("copy", [4], computes="copy", width=999), series("v", [10])))
+    assert {r.over_copy for r in rows if r.variant == "v"} == {None}
+
+
+def test_a_copy_of_no_duration_gives_no_ratio_instead_of_infinity() -> None:
+    rows = summarise(session(series("copy", [0], computes="copy"), series("v", [10])))
+    assert {r.over_copy for r in rows} == {None}
+
+
+def test_a_series_without_a_finished_round_is_left_out() -> None:
+    rows = summarise(session(series("copy", [], computes="copy"), series("v", [3])))
+    assert {r.variant for r in rows} == {"v"}
+    assert summarise(session(series("v", []))) == []
+
+
+def test_records_have_exactly_the_documented_fields() -> None:
+    (first, *_) = records(summarise(session(series("copy", [4], computes="copy"))))
+    assert first == {
+        "device": "Fake GPU",
+        "variant": "copy",
+        "rows": 16,
+        "width": 1000,
+        "submission": "graph",
+        "metric": "host_completion",
+        "median_ns": 4.0,
+        "p10_ns": 4.0,
+        "p90_ns": 4.0,
+        "over_copy": 1.0,
+    }
+
+
+def test_an_emulated_device_is_marked() -> None:
+    assert device_label(session()) == "Fake GPU"
+    assert device_label(session(kind="emulator")) == "Fake GPU (emulated)"
+    assert summarise(session(series("v", [3]), kind="emulator"))[0].device == "Fake GPU (emulated)"
