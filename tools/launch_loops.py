@@ -59,8 +59,8 @@ def main(out: Path) -> int:
                 for submission in SUBMISSIONS:
                     with prepared.executable(submission) as executable, garbage_collection_off():
                         executable.prepare()
-                        time_singles(executable.submit, executable.wait, WARMUPS)
-                        singles = time_singles(executable.submit, executable.wait, REPEATS)
+                        time_singles(executable, WARMUPS)
+                        singles = time_singles(executable, REPEATS)
                     median_ns[f"python_{submission}"].append(float(np.median(singles)))
         facts = device.facts
     medians = {key: float(np.median(values)) for key, values in median_ns.items()}

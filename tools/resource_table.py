@@ -1,36 +1,22 @@
 """Compiles every shipped kernel and configuration, and writes what each takes on each architecture.
 
-    python tools/resource_table.py src/megakernel/device/resources.json
+    python -m tools.resource_table src/megakernel/device/resources.json
 
 The emulator plans with this table where NVRTC is not installed. Run again when a kernel or configuration changes.
 """
 
 import json
 import sys
-from collections import defaultdict
 from dataclasses import astuple, fields
 from pathlib import Path
+
+from tools.occupancy_table import every_kernel
 
 from megakernel.device.cubins import cubin_for
 from megakernel.device.limits import ARCHITECTURES
 from megakernel.device.nvrtc import nvrtc_version
 from megakernel.device.sources import kernel_folder
-from megakernel.operator.contract import Problem
 from megakernel.record.facts import KernelResources
-from megakernel.variants.catalogue import CATALOGUE
-
-# One width for each way in which rows meet tiles: exact for every power of two, aligned, unaligned.
-WIDTHS = (131_072, 131_076, 131_073)
-
-
-def kernel_names() -> dict[str, list[str]]:
-    """Every kernel of the catalogue, by source."""
-    names: dict[str, dict[str, None]] = defaultdict(dict)
-    for variant in CATALOGUE.values():
-        for configuration in variant.configurations:
-            for width in WIDTHS:
-                names[variant.source] |= dict.fromkeys(variant.kernel_names(Problem(1, width), configuration))
-    return {source: list(found) for source, found in names.items()}
 
 
 def main(out: Path) -> None:
@@ -38,8 +24,8 @@ def main(out: Path) -> None:
     for capability in ARCHITECTURES:
         arch = "sm_" + capability.replace(".", "")
         rows = table.setdefault(arch, {})
-        for source, names in kernel_names().items():
-            cubin = cubin_for(kernel_folder() / source, tuple(names), arch)
+        for source, names in every_kernel().items():
+            cubin = cubin_for(kernel_folder() / source, names, arch)
             for name, resources in cubin.resources.items():
                 rows[f"{source}:{name}"] = list(astuple(resources)[1:])
     columns = [field.name for field in fields(KernelResources)][1:]

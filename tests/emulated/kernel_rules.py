@@ -102,17 +102,17 @@ def waiting_through_spin_until(sources: Sources) -> list[str]:
 
 
 def pointers_are_not_dereferenced(sources: Sources) -> list[str]:
-    found = _matches(
-        sources, r"(?:^|[=(,;{}!&|+\-/%?:]|\breturn)[ \t]*\*[ \t]*([\w(])", "a pointer is dereferenced with *"
-    )
+    unary_star = r"(?:^|[=(,;{}!&|+\-/%?:]|\breturn)[ \t]*\*[ \t]*[\w(]"
+    found = _matches(sources, unary_star, "a pointer is dereferenced with *")
     found += _matches(sources, r"(?<!\bthis)->", "a pointer is dereferenced with ->")
-    found += _matches(sources, r"(?<!\(&)\b(?:\w+_cast<[^;{}]*\))\s*\[(?!&|=)", "a cast pointer is indexed")
+    found += _matches(sources, r"\w+_cast<[^;{}]*\)\s*\[(?!&|=)", "a cast pointer is indexed")
     for name, text in _outside_primitives(sources):
-        pointers = set(re.findall(r"\b\w+>?\s*\*\s*(?:const\s+)?(\w+)\s*(?=[,;)=])", text))
-        for pointer in sorted(pointers):
-            found += _matches(
-                {name: text}, rf"\b({pointer})\s*\[", "{} is indexed: use load, store, publish or observe"
-            )
+        declared = re.findall(r"\w\* (?:const )?(\w+)(?=[,;)]| =)", text)  # clang-format sets products as `a * b`
+        pointers = "|".join(sorted(set(declared)))
+        if pointers:
+            use = "use load, store, publish or observe"
+            found += _matches({name: text}, rf"\b({pointers})\s*\[", "{} is indexed: " + use)
+            found += _matches({name: text}, rf"\)[ \t]*\*[ \t]*({pointers})\b", "{} is dereferenced with *: " + use)
     return found
 
 

@@ -16,6 +16,7 @@ from megakernel.run.verify import Inputs, run_and_check, verify
 from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Configuration, Stage, Variant
 from tests.emulated.checking import ALIGNED, EXACT, SMALL, UNALIGNED, device_with_room_for
+from tests.host_only import HostOnly
 
 
 @contextmanager
@@ -123,22 +124,12 @@ def test_two_stages_exchanged_show(emulator: Emulator, store: KernelStore, posit
 class OneModuleForEach(KernelStore):
     """Builds each source once, with the kernels of all its configurations: far quicker than one by one."""
 
-    def __init__(self, device: Emulator, problem: Problem) -> None:
-        super().__init__(device)
-        self._all_of = problem
-        self._built: dict[str, Module] = {}
-
     def module(self, variant: Variant, problem: Problem, configuration: Configuration) -> Module:
-        if variant.source not in self._built:
-            configurations = variant.configurations
-            names = [n for c in configurations for n in variant.kernel_names(self._all_of, c)]
-            source = variant.source_path(self._folder)
-            self._built[variant.source] = self._device.build(source, tuple(dict.fromkeys(names)))
-        return self._built[variant.source]
-
-    def __exit__(self, *_: object) -> None:
-        for module in self._built.values():
-            module.close()
+        names = [name for chosen in variant.configurations for name in variant.kernel_names(problem, chosen)]
+        key = (variant.source_path(self._folder), tuple(dict.fromkeys(names)))
+        if key not in self._modules:
+            self._modules[key] = self._device.build(*key)
+        return self._modules[key]
 
 
 def with_more_shared_memory(by: int) -> Callable[[Plan], Plan]:
@@ -154,7 +145,7 @@ def test_shared_structs_have_the_declared_size(name: str) -> None:
     of tiles, since packs of four floats ask most of a struct's alignment.
     """
     variant, problem = CATALOGUE[name], Problem(1, 16_384)
-    with Emulator() as device, OneModuleForEach(device, problem) as store:
+    with HostOnly() as device, OneModuleForEach(device) as store:
         for configuration in variant.configurations:
             with executable(device, store, variant, problem, configuration) as (_, launches, _):
                 launches.submit()

@@ -21,8 +21,7 @@ COMPUTING = [variant for variant in CATALOGUE.values() if variant.computes == "s
 
 def _values(prepared: Prepared) -> dict[str, np.ndarray]:
     with prepared.executable("direct") as executable:
-        executable.submit()
-        executable.wait()
+        executable.run()
     written = (*prepared.variant.intermediates, Y)
     return {name: v for q in written for name, v in read_values(prepared, q.name).items()}
 

@@ -60,8 +60,7 @@ def test_one_block_over_the_cap_is_an_error(gpu: Device, store: KernelStore, nam
             prepare(gpu, store, CATALOGUE[name], operands, plan_filter=over) as prepared,
             prepared.executable(submission) as executable,
         ):
-            executable.submit()
-            executable.wait()
+            executable.run()
 
     with pytest.raises(DeviceError, match="COOPERATIVE_LAUNCH_TOO_LARGE"):
         run()
@@ -88,8 +87,7 @@ def test_dynamic_shared_memory_up_to_the_limit(gpu: Device, store: KernelStore) 
                 prepare(gpu, store, _fill_shared(nbytes), operands) as prepared,
                 prepared.executable("direct") as executable,
             ):
-                executable.submit()
-                executable.wait()
+                executable.run()
     with Operands(gpu, Problem(1, 128)) as operands, pytest.raises(PlanError, match=f"at most {largest}"):
         prepare(gpu, store, _fill_shared(largest + 1), operands)
 

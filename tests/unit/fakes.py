@@ -112,8 +112,8 @@ class FakeExecutable:
         self.device, self.plan, self.kernels, self.addresses = device, plan, kernels, addresses
         self.submission: Submission = submission
         self.graph_timings: GraphTimings | None = None
-        self.submit: Callable[[], None] = self._submit
-        self.wait: Callable[[], None] = lambda: None
+        self.submit: Callable[[], object] = self._submit
+        self.wait: Callable[[], object] = lambda: None
         self.prepared = False
 
     def _submit(self) -> None:
@@ -124,6 +124,14 @@ class FakeExecutable:
         for launch in self.plan.launches:
             device.compute(self.plan, launch, self.addresses)
 
+    def check(self, submitted: object, waited: object = None) -> None:
+        for outcome in (submitted, waited):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def run(self) -> None:
+        self.check(self.submit(), self.wait())
+
     def topology(self) -> Topology | None:
         if self.submission == "direct":
             return None
@@ -133,7 +141,7 @@ class FakeExecutable:
         self.prepared = True
         if self.submission == "graph":
             self.graph_timings = GraphTimings(4, 3, 2, 1)
-            self.submit()
+            self.run()
 
     def __enter__(self) -> "FakeExecutable":
         return self

@@ -18,20 +18,31 @@ class Script:
     submission: Submission = "direct"
     graph_timings: GraphTimings | None = None
 
-    def __init__(self, submit_ns: int = 3, wait_ns: int = 40, fail_at: int = -1) -> None:
+    def __init__(self, submit_ns: int = 3, wait_ns: int = 40, fail_at: int = -1, refuse_at: int = -1) -> None:
         self.calls: list[str] = []
         self.now = 1_000
         self.fail_at = fail_at
+        self.refuse_at = refuse_at
         self.collecting: set[bool] = set()
-        self.submit: Callable[[], None] = lambda: self.step("submit", submit_ns)
-        self.wait: Callable[[], None] = lambda: self.step("wait", wait_ns)
+        self.submit: Callable[[], object] = lambda: self.step("submit", submit_ns)
+        self.wait: Callable[[], object] = lambda: self.step("wait", wait_ns)
 
-    def step(self, name: str, ns: int) -> None:
+    def step(self, name: str, ns: int) -> str:
+        """Fails at once at call ``fail_at``; at call ``refuse_at`` it returns what ``check`` finds bad."""
         self.collecting.add(gc.isenabled())
         self.calls.append(name)
         if len(self.calls) - 1 == self.fail_at:
-            raise DeviceError("cuLaunchKernel failed")
+            raise DeviceError(f"{name} failed")
         self.now += ns
+        return "bad" if len(self.calls) - 1 == self.refuse_at else "good"
+
+    def check(self, submitted: object, waited: object = None) -> None:
+        self.calls.append("check")
+        if "bad" in (submitted, waited):
+            raise DeviceError("refused")
+
+    def run(self) -> None:
+        raise AssertionError("a round submits and waits itself")
 
     def clock(self) -> int:
         self.calls.append("clock")
@@ -71,9 +82,10 @@ class ScriptedStopwatch:
 def test_a_round_warms_up_then_times_singles_then_a_batch() -> None:
     script = Script()
     sample = measure_round(script, ScriptedStopwatch(script), Protocol(warmups=2, singles=3, batch=4), script.clock)
-    single = ["clock", "submit", "wait", "clock"]
-    batch = ["start event", "clock", *["submit"] * 4, "clock", "stop event", "wait for stop", "clock"]
-    assert script.calls == ["submit", "submit", "wait", *single * 3, *batch, "elapsed"]
+    warmups = ["submit", "check", "submit", "check", "wait", "check"]
+    single = ["clock", "submit", "wait", "clock", "check"]
+    batch = ["start event", "clock", *["submit"] * 4, "clock", "stop event", "wait for stop", "clock", *["check"] * 4]
+    assert script.calls == [*warmups, *single * 3, *batch, "elapsed"]
     # Undivided: enqueueing excludes the stop event, completion ends with its wait and excludes the start event.
     assert sample.singles_ns.tolist() == [43, 43, 43]
     assert sample.singles_ns.dtype == np.int64
@@ -91,7 +103,7 @@ def test_waiting_and_submitting_are_told_apart() -> None:
 def test_a_clock_of_large_values_keeps_every_nanosecond() -> None:
     script = Script()
     script.now = 2**62
-    elapsed = time_singles(script.submit, script.wait, 2, script.clock)
+    elapsed = time_singles(script, 2, script.clock)
     assert elapsed.tolist() == [43, 43]
 
 
@@ -103,12 +115,31 @@ def test_nothing_is_collected_during_a_round_and_collection_comes_back() -> None
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("fail_at", [0, 2, 5, 9, 12, 13])
-def test_collection_comes_back_after_a_failure_wherever_it_happens(fail_at: int) -> None:
-    script = Script(fail_at=fail_at)
-    with pytest.raises(DeviceError):
+# Of a round with two warm-ups, one single and a batch of two: the calls that reach the device.
+CALLS = {0: "submit", 4: "wait", 7: "submit", 8: "wait", 11: "start event", 13: "submit", 16: "stop event"}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_failure_anywhere_ends_the_round_and_collection_comes_back(call: int) -> None:
+    script = Script(fail_at=call)
+    with pytest.raises(DeviceError, match=f"^{CALLS[call]} failed$"):
         measure_round(script, ScriptedStopwatch(script), Protocol(warmups=2, singles=1, batch=2), script.clock)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("call", [0, 2, 4, 7, 8, 13, 14])
+def test_a_refusal_that_a_call_returns_is_raised_once_the_clock_has_stopped(call: int) -> None:
+    script = Script(refuse_at=call)
+    with pytest.raises(DeviceError, match="refused"):
+        measure_round(script, ScriptedStopwatch(script), Protocol(warmups=2, singles=1, batch=2), script.clock)
+    assert gc.isenabled()
+    assert script.calls[-1] == "check"
+
+
+def test_a_refused_submission_is_what_is_seen_not_what_failed_because_of_it() -> None:
+    script = Script(refuse_at=13, fail_at=16)
+    with pytest.raises(DeviceError, match="refused"):
+        measure_round(script, ScriptedStopwatch(script), Protocol(warmups=2, singles=1, batch=2), script.clock)
 
 
 def test_collection_that_was_off_stays_off() -> None:

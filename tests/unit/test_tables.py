@@ -33,8 +33,8 @@ def test_a_piped_table_is_plain_text_with_a_line_for_each_series(tmp_path: Path,
     )
     (copy,) = [line.split() for line in lines if " copy " in line and "graph" in line]
     (retained,) = [line.split() for line in lines if "row_retained" in line]
-    assert copy == ["16", "copy", "graph", *["4.50", "4.10-4.90"] * 4, "1.00", "1.00"]
-    assert retained == ["16", "row_retained", "graph", *["9.00", "9.00-9.00"] * 4, "2.00", "2.00"]
+    assert copy == ["16", "copy", "graph", *["4.50", "4.10-4.90"] * 4, "-", "1.00", "1.00"]
+    assert retained == ["16", "row_retained", "graph", *["9.00", "9.00-9.00"] * 4, "-", "2.00", "2.00"]
 
 
 @pytest.mark.parametrize("name", ["[bold]x[/bold]", "[/]", ":rocket:", "[link=a]b", "\\[x]", "{x}"])

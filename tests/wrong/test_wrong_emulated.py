@@ -17,7 +17,8 @@ from tests.wrong.verdict import emulator_for, verdict
 
 def first_rejection(fault: Fault, folder: Path) -> Verification:
     for seed in fault.setting.seeds:
-        with emulator_for(fault.setting, seed) as device, edited_store(device, fault.edits, folder) as store:
+        device = emulator_for(fault.setting, seed, for_host_only=not fault.on_gpu)
+        with device, edited_store(device, fault.edits, folder) as store:
             verification = verdict(device, store, fault.setting)
         if not verification.passed:
             return verification

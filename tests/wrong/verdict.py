@@ -8,12 +8,17 @@ from megakernel.record.verification import Verification
 from megakernel.run.prepare import KernelStore, Operands, prepare
 from megakernel.run.verify import Inputs, verify
 from megakernel.variants.catalogue import CATALOGUE
+from tests.host_only import HostOnly
 from tests.wrong.fault import Setting
 
 
-def emulator_for(setting: Setting, seed: int, weak_stores: bool | None = None) -> Emulator:
+def emulator_for(
+    setting: Setting, seed: int, weak_stores: bool | None = None, *, for_host_only: bool = False
+) -> Emulator:
+    """The device of a setting; ``for_host_only`` does not ask whether NVRTC takes the kernel too."""
     weak = setting.weak_stores if weak_stores is None else weak_stores
-    return Emulator(seed=seed, weak_stores=weak, time_limit_s=setting.time_limit_s)
+    device = HostOnly if for_host_only else Emulator
+    return device(seed=seed, weak_stores=weak, time_limit_s=setting.time_limit_s)
 
 
 def verdict(device: Device, store: KernelStore, setting: Setting, submission: Submission = "direct") -> Verification:

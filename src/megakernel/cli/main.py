@@ -67,6 +67,8 @@ def run(arguments: list[str]) -> int:
             raise
         error.show()
         return NOT_DONE
+    if result == INTERRUPTED:  # some releases of Typer return this for Ctrl-C instead of raising it
+        _say("interrupted")
     return int(result or GOOD)
 
 

@@ -18,7 +18,8 @@ from megakernel.cli.options import (
     rows_or_default,
     submissions,
 )
-from megakernel.operator.contract import BENCHMARK_WIDTH, DEFAULT_EPS
+from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH, DEFAULT_EPS
+from megakernel.record.protocol import Protocol
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +58,9 @@ def verify(
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
+    for count in rows or BENCHMARK_ROWS:
+        Problem(count, width, eps)  # refuses bad values before anything is opened
+    Protocol(watchdog_s=watchdog)
     results: list[Result] = []
     for seed in range(seeds):
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)

@@ -110,10 +110,10 @@ class EmulatedExecutable:
                 )
             self._steps.append((launch, kernel, PackedArguments(launch, addresses), cap))
         self._build_ns = time.perf_counter_ns() - started
-        self.submit: Callable[[], None] = self._run
-        self.wait: Callable[[], None] = _nothing
+        self.submit: Callable[[], object] = self._submit
+        self.wait: Callable[[], object] = _nothing
 
-    def _run(self) -> None:
+    def _submit(self) -> None:
         self.launch_stats = tuple(self._launch(*step) for step in self._steps)
 
     def _launch(self, launch: Launch, kernel: EmulatedKernel, packed: PackedArguments, cap: int) -> LaunchStats:
@@ -141,6 +141,12 @@ class EmulatedExecutable:
                 f"({meet}); {self._device.facts.name} holds {cap} ({cap // sms} per SM x {sms} SMs)"
             )
             raise EmulatedFault(replace(fault.finding, message=f"{fault.finding.message}; {plan}")) from fault
+
+    def check(self, submitted: object, waited: object = None) -> None:
+        """A fault has already been raised where it happened."""
+
+    def run(self) -> None:
+        self._submit()
 
     def prepare(self) -> None:
         if self.submission == "graph":

@@ -68,12 +68,24 @@ class Executable(Protocol):
         submit: queues one invocation. Bound once, so that a timing loop builds nothing.
         wait: returns when all that was submitted has finished.
         graph_timings: of a graph; None of direct launches.
+
+    ``submit`` and ``wait`` return outcomes for ``check`` to look at, once the clock has stopped.
     """
 
     submission: Submission
-    submit: Callable[[], None]
-    wait: Callable[[], None]
+    submit: Callable[[], object]
+    wait: Callable[[], object]
     graph_timings: GraphTimings | None
+
+    def check(self, submitted: object, waited: object = None) -> None:
+        """Raises what went wrong, if anything did.
+
+        Raises:
+            DeviceError: the driver refused the submission, or reports a fault.
+        """
+
+    def run(self) -> None:
+        """One invocation, from submission to its end, checked."""
 
     def __enter__(self) -> Self: ...
 

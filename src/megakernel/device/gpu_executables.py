@@ -39,18 +39,25 @@ def _packed(launch: Launch, function: Any, addresses: Mapping[str, int]) -> Pack
     return packed
 
 
-def _waiter(stream: Any) -> Callable[[], None]:
-    synchronise = driver.cuStreamSynchronize
+class _Submitter:
+    """What both kinds of executable do with the statuses that the driver's calls return."""
 
-    def wait() -> None:
-        status = synchronise(stream)[0]
-        if status:
-            raise failure("cuStreamSynchronize", status)
+    submit: Callable[[], Any]
+    wait: Callable[[], Any]
+    _submission_name: str
 
-    return wait
+    def check(self, submitted: Any, waited: Any = None) -> None:
+        if submitted is not None and submitted[0]:
+            raise failure(self._submission_name, submitted[0])
+        if waited is not None and waited[0]:
+            raise failure("cuStreamSynchronize", waited[0])
+
+    def run(self) -> None:
+        submitted = self.submit()
+        self.check(submitted, self.wait())
 
 
-class DirectLaunches:
+class DirectLaunches(_Submitter):
     """Each invocation launches every kernel of the plan, in order, into the stream."""
 
     submission: Submission = "direct"
@@ -75,8 +82,8 @@ class DirectLaunches:
                 calls.append(partial(driver.cuLaunchCooperativeKernel, functions[launch.kernel], *shape))
             else:
                 calls.append(partial(driver.cuLaunchKernel, functions[launch.kernel], *shape, 0))
-        self.submit = _submit_all(tuple(calls), plan.launches)
-        self.wait = _waiter(stream)
+        self.submit, self._submission_name = _submit_all(tuple(calls), plan.launches)
+        self.wait = partial(driver.cuStreamSynchronize, stream)
 
     def topology(self) -> Topology | None:
         return None
@@ -91,35 +98,31 @@ class DirectLaunches:
         self._packed.clear()
 
 
-def _submit_all(calls: tuple[Callable[[], Any], ...], launches: tuple[Launch, ...]) -> Callable[[], None]:
-    def refuse(status: Any, position: int) -> None:
+def _submit_all(calls: tuple[Callable[[], Any], ...], launches: tuple[Launch, ...]) -> tuple[Callable[[], Any], str]:
+    """One callable for all launches, and the name under which its status is reported."""
+
+    def name(position: int) -> str:
         launch = launches[position]
-        name = "cuLaunchCooperativeKernel" if launch.cooperative else "cuLaunchKernel"
-        raise failure(f"{name} of {launch.kernel} with {launch.grid} blocks", status)
+        call_name = "cuLaunchCooperativeKernel" if launch.cooperative else "cuLaunchKernel"
+        return f"{call_name} of {launch.kernel} with {launch.grid} blocks"
 
     if len(calls) == 1:
-        single = calls[0]
-
-        def submit_single() -> None:
-            status = single()[0]
-            if status:
-                refuse(status, 0)
-
-        return submit_single
+        return calls[0], name(0)
 
     def submit() -> None:
         for launch_kernel in calls:
             status = launch_kernel()[0]
             if status:
-                refuse(status, calls.index(launch_kernel))
+                raise failure(name(calls.index(launch_kernel)), status)
 
-    return submit
+    return submit, ""
 
 
-class Graph:
+class Graph(_Submitter):
     """One kernel node per launch, each depending on the one before; replayed with one call."""
 
     submission: Submission = "graph"
+    _submission_name = "cuGraphLaunch"
 
     def __init__(self, plan: Plan, functions: Mapping[str, Any], addresses: Mapping[str, int], stream: Any) -> None:
         self._stream = stream
@@ -140,8 +143,8 @@ class Graph:
             self.__exit__()
             raise
         self._build_ns, self._instantiate_ns = built - started, instantiated - built
-        self.wait = _waiter(stream)
-        self.submit = self._replay()
+        self.submit = partial(driver.cuGraphLaunch, self._executable, stream)
+        self.wait = partial(driver.cuStreamSynchronize, stream)
 
     def _add(self, launch: Launch, function: Any, addresses: Mapping[str, int]) -> None:
         packed = _packed(launch, function, addresses)
@@ -163,24 +166,13 @@ class Graph:
                 what = f"cuGraphKernelNodeSetAttribute (cooperative) of {launch.kernel} with {launch.grid} blocks"
                 raise failure(what, status)
 
-    def _replay(self) -> Callable[[], None]:
-        launch, executable, stream = driver.cuGraphLaunch, self._executable, self._stream
-
-        def replay() -> None:
-            status = launch(executable, stream)[0]
-            if status:
-                raise failure("cuGraphLaunch", status)
-
-        return replay
-
     def prepare(self) -> None:
         """Uploads the graph and replays it once, so that neither falls into a measurement."""
         started = time.perf_counter_ns()
         call(driver.cuGraphUpload, self._executable, self._stream)
-        self.wait()
+        self.check(None, self.wait())
         uploaded = time.perf_counter_ns()
-        self.submit()
-        self.wait()
+        self.run()
         replayed = time.perf_counter_ns()
         self.graph_timings = GraphTimings(self._build_ns, self._instantiate_ns, uploaded - started, replayed - uploaded)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from megakernel.device.face import Kernel
 from megakernel.device.limits import blocks_by_resource
@@ -75,7 +76,7 @@ class OfflineGpu:
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         return offline_blocks_per_sm(self.facts, kernel.resources, threads, shared_bytes)
 
-    def __enter__(self) -> "OfflineGpu":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

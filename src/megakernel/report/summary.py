@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Series, Session
 
+# What submitting one launch from Python costs beyond C++: measured, data/h200/launch_loops.json (nine launches).
+PYTHON_LAUNCH_OVERHEAD_NS = 700
+
 
 @dataclass(frozen=True)
 class Row:

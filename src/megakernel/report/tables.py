@@ -1,7 +1,7 @@
 """Tables and messages for people: the only module that uses Rich.
 
 Names and values are printed verbatim, never read as markup. Where output is piped, tables are as wide as
-their content and carry no control codes.
+their content and carry no control codes. A terminal may wrap a table; nothing is ever cut.
 """
 
 import json
@@ -19,15 +19,20 @@ from megakernel.record.facts import DeviceFacts
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Session
 from megakernel.record.verification import Result
-from megakernel.report.summary import Row, device_label, summarise
+from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
 
-_PIPED_WIDTH = 400
+# Wider than any table: Rich would cut what does not fit, and a number that is cut is lost.
+_WIDTH = 400
 
 
 def _console() -> Console:
-    if sys.stdout.isatty():
-        return Console(markup=False, highlight=False, emoji=False)
-    return Console(markup=False, highlight=False, emoji=False, width=_PIPED_WIDTH, no_color=True)
+    return Console(markup=False, highlight=False, emoji=False, width=_WIDTH, no_color=not sys.stdout.isatty())
+
+
+def _text(value: object) -> Text:
+    """Never markup; what standard output cannot encode is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return Text(str(value).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def print_json(value: object) -> None:
@@ -37,18 +42,18 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Prints a table; a column is its heading and whether it holds numbers."""
-    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=_text(title) if title else None, title_justify="left", box=None, pad_edge=False)
     for heading, numeric in columns:
-        table.add_column(Text(heading), justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(_text(heading), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(_text(cell) for cell in row))
     _console().print(table)
 
 
 def print_lines(lines: Iterable[str]) -> None:
     console = _console()
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        console.print(_text(line), soft_wrap=True)
 
 
 def progress_bar() -> Progress:
@@ -71,16 +76,21 @@ def print_session(session: Session) -> None:
     by_series: dict[tuple[str, int, int, str], dict[str, Row]] = {}
     for row in rows:
         by_series.setdefault((row.variant, row.rows, row.width, row.submission), {})[row.metric] = row
+    launches: dict[tuple[str, int, int, str], int] = {
+        (s.variant, s.problem.rows, s.problem.width, s.submission): s.launches for s in session.series
+    }
     columns = [("rows", True), ("variant", False), ("submission", False)]
     for metric in METRICS:
         columns += [(metric, True), ("p10-p90", True)]
-    columns += [("host / copy", True), ("event / copy", True)]
+    columns += [("of python", True), ("host / copy", True), ("event / copy", True)]
     body = []
-    for (variant, count, _, submission), metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
+    for subject, metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
+        variant, count, _, submission = subject
         cells: list[object] = [count, variant, submission]
         for metric in METRICS:
             row = metrics[metric]
             cells += [f"{row.median_ns / 1e3:.2f}", f"{row.p10_ns / 1e3:.2f}-{row.p90_ns / 1e3:.2f}"]
+        cells.append(f"{launches[subject] * PYTHON_LAUNCH_OVERHEAD_NS / 1e3:.1f}" if submission == "direct" else "-")
         cells += [_ratio(metrics["host_completion"]), _ratio(metrics["event_interval"])]
         body.append(cells)
     widths = ", ".join(str(width) for width in sorted({row.width for row in rows}))
@@ -108,7 +118,10 @@ def _notes(session: Session) -> list[str]:
     wrong = [s for s in session.series if s.verified_after is False]
     notes += [f"WRONG after timing: {s.variant}, {s.problem.rows} rows, {s.submission}" for s in wrong]
     if any(s.submission == "direct" for s in session.series):
-        notes.append("direct launches are submitted from Python: docs/performance.md gives what that costs per launch")
+        notes.append(
+            "of python: what submitting the launches from Python costs the host beyond C++, measured on an H200's "
+            "host (docs/performance.md); part of it hides behind the kernels"
+        )
     return notes
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from megakernel.device.face import Executable, Stopwatch
 from megakernel.record.protocol import Protocol
@@ -41,34 +42,42 @@ def measure_round(
     """
     with garbage_collection_off():
         for _ in range(protocol.warmups):
-            executable.submit()
-        executable.wait()
-        singles = time_singles(executable.submit, executable.wait, protocol.singles, clock)
-        enqueue_ns, batch_ns = _time_batch(executable, stopwatch, protocol.batch, clock)
+            executable.check(executable.submit())
+        executable.check(None, executable.wait())
+        singles = time_singles(executable, protocol.singles, clock)
+        enqueue_ns, batch_ns = time_batch(executable, stopwatch, protocol.batch, clock)
     return Sample(singles, enqueue_ns, batch_ns, stopwatch.elapsed_ns())
 
 
-def time_singles(
-    submit: Callable[[], None], wait: Callable[[], None], count: int, clock: Clock = time.perf_counter_ns
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def time_singles(executable: Executable, count: int, clock: Clock = time.perf_counter_ns) -> NDArray[np.int64]:
     """Host completion of ``count`` invocations, each from before its submission until its wait returns, in ns."""
+    submit, wait, check = executable.submit, executable.wait, executable.check
     elapsed = [0] * count
     for i in range(count):
         started = clock()
-        submit()
-        wait()
+        submitted = submit()
+        waited = wait()
         elapsed[i] = clock() - started
+        check(submitted, waited)
     return np.array(elapsed, np.int64)
 
 
-def _time_batch(executable: Executable, stopwatch: Stopwatch, batch: int, clock: Clock) -> tuple[int, int]:
+def time_batch(
+    executable: Executable, stopwatch: Stopwatch, batch: int, clock: Clock = time.perf_counter_ns
+) -> tuple[int, int]:
+    """Host time to submit a batch, and until its stop event was waited for, in ns. The stopwatch holds the interval."""
     submit = executable.submit
+    outcomes: list[object] = [None] * batch
     stopwatch.start()  # recorded before the host's timer starts
     started = clock()
-    for _ in range(batch):
-        submit()
+    for i in range(batch):
+        outcomes[i] = submit()
     enqueued = clock()
-    stopwatch.stop()
-    stopwatch.wait()
-    finished = clock()
+    try:
+        stopwatch.stop()
+        stopwatch.wait()
+        finished = clock()
+    finally:  # a submission that failed is what must be seen, not what failed because of it
+        for outcome in outcomes:
+            executable.check(outcome)
     return enqueued - started, finished - started

@@ -18,7 +18,7 @@ from megakernel.record.protocol import Protocol
 from megakernel.record.session import Header, RoundState, Subject
 from megakernel.record.writer import SessionWriter
 from megakernel.run.environment import acceptance_rules, environment
-from megakernel.run.measure import garbage_collection_off, measure_round
+from megakernel.run.measure import garbage_collection_off, measure_round, time_batch
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
 from megakernel.run.watchdog import Watchdog
@@ -167,7 +167,10 @@ class _Session:
             executables = []
             for configuration in variant.configurations:
                 prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
-                executables.append(stack.enter_context(prepared.executable("direct")))
+                # As a graph: direct launches of a short kernel wait for the host, and would all look alike.
+                executable = stack.enter_context(prepared.executable("graph"))
+                executable.prepare()
+                executables.append(executable)
             intervals = np.empty((protocol.pilot_repeats, len(executables)))
             with garbage_collection_off():
                 for repeat in range(protocol.pilot_repeats):
@@ -181,13 +184,9 @@ class _Session:
 
 def _event_interval(executable: Executable, stopwatch: Stopwatch, protocol: Protocol) -> float:
     for _ in range(protocol.warmups):
-        executable.submit()
-    executable.wait()
-    stopwatch.start()
-    for _ in range(protocol.batch):
-        executable.submit()
-    stopwatch.stop()
-    stopwatch.wait()
+        executable.check(executable.submit())
+    executable.check(None, executable.wait())
+    time_batch(executable, stopwatch, protocol.batch)
     return stopwatch.elapsed_ns() / protocol.batch
 
 

@@ -111,8 +111,7 @@ def _run_poisoned(
     for quantity in written:
         prepared.buffers[quantity.name].fill(POISON)
     with guard("verification"):
-        executable.submit()
-        executable.wait()
+        executable.run()
     if variant.computes == "nothing":
         return {}, [Check("launch.completes", True, 0.0, 0.0, "")]
     values: dict[str, Float32] = {}

@@ -108,14 +108,19 @@ def arrived(word: int, members: int) -> int:
 
 
 def _barrier_states(launch: Launch, words: list[int]) -> str:
-    rows = range(launch.first_row, min(launch.first_row + launch.rows, len(words)))
-    waiting = [(row, arrived(words[row], launch.barrier_members)) for row in rows]
-    stuck = [
+    """Of the rows whose words were copied: a prefix of all rows, in a long plan."""
+    end = launch.first_row + launch.rows
+    seen = range(launch.first_row, min(end, len(words)))
+    waiting = [(row, arrived(words[row], launch.barrier_members)) for row in seen]
+    states = [
         f"row {row}: {count} of {launch.barrier_members} blocks arrived (word {words[row]:#010x})"
         for row, count in waiting
         if count
     ]
-    if not stuck:
-        return f"no block waits at a barrier of rows {launch.first_row} to {launch.first_row + launch.rows - 1}"
-    shown = stuck[:4] + ([f"{len(stuck) - 4} more rows wait"] if len(stuck) > 4 else [])
-    return "; ".join(shown)
+    more = len(states) - 4
+    states = states[:4] + ([f"{more} more rows wait"] if more > 0 else [])
+    if not states and seen:
+        states = [f"no block waits at a barrier of rows {seen.start} to {seen.stop - 1}"]
+    if len(seen) < launch.rows:
+        states.append(f"rows {max(launch.first_row, len(words))} to {end - 1} were not looked at")
+    return "; ".join(states)

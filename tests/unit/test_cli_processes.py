@@ -1,0 +1,87 @@
+"""The command as a process of its own: what it imports, how fast it starts, what it needs."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.unit.samples import write_session
+
+MK = [sys.executable, "-m", "megakernel.cli.main"]
+NO_GPU = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8:strict"}
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=NO_GPU)
+
+
+def test_help_starts_at_once() -> None:
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        done = subprocess.run([*MK, "--help"], capture_output=True, text=True, env=NO_GPU)
+        seconds.append(time.perf_counter() - started)
+        assert done.returncode == 0
+        assert done.stderr == ""
+        assert "bench" in done.stdout
+    assert min(seconds) < 0.8
+
+
+def test_the_command_line_loads_no_heavy_package() -> None:
+    code = "import sys, megakernel.cli.main; print({'cuda', 'h5py', 'numpy', 'rich', 'cffi'} & set(sys.modules))"
+    assert python(code).stdout == "set()\n"
+
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("cuda", "cffi"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Block())
+from megakernel.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_results_are_shown_where_cuda_is_not_installed(tmp_path: Path) -> None:
+    path = write_session(tmp_path / "a.h5", {"copy": [4.0], "v": [8.0]})
+    done = python(BLOCKED, "show", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " v " in done.stdout
+    assert "\x1b" not in done.stdout
+    assert python(BLOCKED, "--help").returncode == 0
+
+
+def test_where_cuda_is_not_installed_a_command_that_needs_it_says_so() -> None:
+    done = python(BLOCKED, "devices")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "blocked" in done.stderr
+
+
+def test_without_a_gpu_bench_ends_with_one_line_and_no_file(tmp_path: Path) -> None:
+    done = subprocess.run([*MK, "bench", "--device", "0"], capture_output=True, text=True, cwd=tmp_path, env=NO_GPU)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("mk: ")
+    assert done.stderr.count("\n") == 1
+    assert "emulator" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    path = write_session(tmp_path / "a.h5", {f"variant_{i}": [8.0] for i in range(40)})
+    command = f"{sys.executable} -m megakernel.cli.main show {path} --json"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -c 1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[", "")
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
+    code = "from megakernel.report import tables\ntables.print_lines(['a\\udcff'])\n"
+    code += "tables.print_table([('n\\udcff', False)], [['b\\udcff']], 't\\udcff')"
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [f"{letter}\\udcff" for letter in "atnb"]
