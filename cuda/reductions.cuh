@@ -21,7 +21,7 @@ DEVICE Statistics warp_combine(Statistics s) { return statistics_of(warp_sum(s.x
 // One word per warp and kind of reduction. Each kind is used once per kernel, so that no barrier is
 // needed to free the words again.
 template <int THREADS>
-struct BlockScratch {
+struct alignas(16) BlockScratch {
   static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block is 1 to 32 whole warps");
   static constexpr int WARPS = THREADS / 32;
   Statistics statistics[WARPS];

@@ -28,7 +28,7 @@ def verify_everything() -> None:
     from megakernel.device.host_compiler import BuildOptions
     from megakernel.operator.contract import Problem
     from megakernel.run.prepare import KernelStore
-    from megakernel.run.verification import verify_all
+    from megakernel.run.verify import verify_all
     from megakernel.variants.catalogue import CATALOGUE
     from megakernel.variants.declaration import Configuration
 

@@ -7,7 +7,7 @@ from megakernel.device.emulator import Emulator
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import SUBMISSIONS, Submission
 from megakernel.run.prepare import KernelStore
-from megakernel.run.verification import verify_all
+from megakernel.run.verify import verify_all
 from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Configuration
 

@@ -8,7 +8,7 @@ from megakernel.operator.contract import BENCHMARK_ROWS, Problem
 from megakernel.operator.fixtures import ALL_FIXTURES
 from megakernel.record.plan import SUBMISSIONS
 from megakernel.run.prepare import KernelStore, Operands, prepare
-from megakernel.run.verification import verify_all
+from megakernel.run.verify import verify_all
 from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Variant
 

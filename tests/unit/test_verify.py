@@ -14,7 +14,7 @@ from megakernel.operator.fixtures import ALL_FIXTURES
 from megakernel.record.plan import SUBMISSIONS
 from megakernel.record.verification import Verification
 from megakernel.run.prepare import KernelStore
-from megakernel.run.verification import fixture_names, verify_all
+from megakernel.run.verify import fixture_names, verify_all
 from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Configuration
 

@@ -54,7 +54,7 @@ def verify(
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
     from megakernel.run.prepare import KernelStore
-    from megakernel.run.verification import Result, verify_all
+    from megakernel.run.verify import verify_all
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)

@@ -6,22 +6,24 @@ it kept of the first input shows. A graph is audited before it first runs.
 """
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from megakernel.device.face import Executable
+from megakernel.device.face import Device, Executable
 from megakernel.errors import KernelFault
 from megakernel.operator.checks import POISON, Check, check_quantity
 from megakernel.operator.contract import Problem
-from megakernel.operator.fixtures import TIMING_SEED, hashed, make
+from megakernel.operator.fixtures import ALL_FIXTURES, TIMING_SEED, hashed, make
 from megakernel.operator.reference import Reference
-from megakernel.record.verification import Verification
+from megakernel.record.plan import Submission
+from megakernel.record.verification import Result, Verification
 from megakernel.run.graph import audit, expected_topology
-from megakernel.run.prepare import Operands, Prepared, read_values
-from megakernel.run.watchdog import Guard, unguarded
-from megakernel.variants.declaration import Y
+from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare, read_values
+from megakernel.run.watchdog import Guard, Watchdog, unguarded
+from megakernel.variants.declaration import Configuration, Variant, Y
 
 Float32 = NDArray[np.float32]
 
@@ -126,3 +128,40 @@ def _run_poisoned(
         wrong = int(np.count_nonzero(values["y"].view(np.uint32) != reference.x.view(np.uint32)))
         checks.append(Check("y.copied", wrong == 0, float(wrong), 0.0, f"{wrong} values differ from x"))
     return values, checks
+
+
+def fixture_names(names: Sequence[str]) -> list[str]:
+    """The names given, each once, with ``all`` standing for every fixture."""
+    return list(dict.fromkeys(n for name in names for n in (ALL_FIXTURES if name == "all" else [name])))
+
+
+def verify_all(
+    device: Device,
+    store: KernelStore,
+    variants: Sequence[Variant],
+    problems: Sequence[Problem],
+    fixtures: Sequence[str],
+    submissions: Sequence[Submission],
+    configuration: Configuration | None = None,
+    *,
+    watchdog_s: float = 30.0,
+) -> Iterator[Result]:
+    """Yields each verification as it is done.
+
+    Raises:
+        UsageError: no fixture has that name.
+        CompileError, PlanError, DeviceError: a variant cannot be run at all.
+    """
+    watchdog = Watchdog(save=lambda message: None)
+    for problem in problems:
+        with Operands(device, problem) as operands:
+            for fixture in fixture_names(fixtures):
+                inputs = Inputs.of(fixture, problem)
+                inputs.load(operands)
+                for variant in variants:
+                    with prepare(device, store, variant, operands, configuration) as prepared:
+                        guard = watchdog.guard(prepared, watchdog_s)
+                        for submission in submissions:
+                            with prepared.executable(submission) as executable:
+                                verification = verify(prepared, executable, inputs, guard)
+                                yield Result(device.facts, prepared.plan, submission, verification)

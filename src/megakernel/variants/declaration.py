@@ -99,13 +99,19 @@ EPS = Scalar("eps", "float32")
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Dynamic shared memory of a block, exactly the size of the kernel's one shared struct."""
+    """Dynamic shared memory of a block, exactly the size of the kernel's one shared struct.
+
+    Attributes:
+        alignment: of the struct, in bytes; its size is a multiple of it.
+    """
 
     bytes_per_element: int = 0
     bytes_per_warp: int = 0
+    alignment: int = 16
 
     def nbytes(self, tile: int, threads: int) -> int:
-        return self.bytes_per_element * tile + self.bytes_per_warp * (threads // 32)
+        content = self.bytes_per_element * tile + self.bytes_per_warp * (threads // 32)
+        return -(-content // self.alignment) * self.alignment
 
 
 NO_SHARED = SharedMemory()
