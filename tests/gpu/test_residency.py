@@ -68,14 +68,8 @@ def test_one_block_over_the_cap_is_an_error(gpu: Device, store: KernelStore, nam
 
 def _fill_shared(nbytes: int) -> Variant:
     scalar = Scalar("shared_bytes", "uint32")
-    stage = Stage(
-        "fill_shared",
-        grid="one",
-        writes=(Y.tile,),
-        scalars=(scalar,),
-        threads=32,
-        shared=SharedMemory(0, nbytes, alignment=1),
-    )
+    shared = SharedMemory(bytes_per_warp=nbytes, alignment=1)
+    stage = Stage("fill_shared", grid="one", writes=(Y.tile,), scalars=(scalar,), threads=32, shared=shared)
     return Variant(f"fill_shared_{nbytes}", SOURCE, (stage,), (Configuration(32, 128),), computes="nothing")
 
 

@@ -52,6 +52,7 @@ def verify(
     from megakernel.device.choose import open_device
     from megakernel.errors import VerdictError
     from megakernel.operator.contract import Problem
+    from megakernel.record.verification import Result
     from megakernel.report import tables
     from megakernel.run.prepare import KernelStore
     from megakernel.run.verify import verify_all

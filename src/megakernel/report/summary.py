@@ -10,7 +10,7 @@ from megakernel.record.protocol import METRICS
 from megakernel.record.session import Series, Session
 
 # What submitting one launch from Python costs beyond C++: measured, data/h200/launch_loops.json (nine launches).
-PYTHON_LAUNCH_OVERHEAD_NS = 700
+PYTHON_LAUNCH_OVERHEAD_NS = 1400
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""What the documentation and the tables say of measurements is what the committed files hold."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from megakernel.record.reader import load
+from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, summarise
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+
+
+def test_the_cost_of_a_launch_from_python_is_the_measured_one() -> None:
+    loops = json.loads((DATA / "h200" / "launch_loops.json").read_text())
+    measured = loops["python_direct_minus_cpp_ns"] / loops["kernels"]
+    assert pytest.approx(measured, rel=0.05) == PYTHON_LAUNCH_OVERHEAD_NS
+    assert loops["python_graph_minus_cpp_ns"] <= loops["allowed_graph_difference_ns"]
+
+
+def test_the_table_of_the_documentation_is_the_session_s() -> None:
+    session = load(DATA / "h200" / "bench-spine.h5")
+    assert session.complete
+    assert all(series.verified_before and series.verified_after for series in session.series)
+    text = (ROOT / "docs" / "performance.md").read_text()
+    rows = [r for r in summarise(session) if r.submission == "graph" and r.metric == "host_completion"]
+    assert len(rows) == 24
+    for rows_count in (1, 16, 32, 64):
+        (line,) = [x for x in text.splitlines() if x.startswith(f"| {rows_count} |")]
+        for row in rows:
+            if row.rows == rows_count:
+                assert f" {row.median_ns / 1e3:.2f}" in line
+                if row.variant not in ("empty", "copy"):
+                    assert row.over_copy is not None
+                    assert f"({row.over_copy:.2f})" in line
+
+
+def test_targets_at_sixteen_rows() -> None:
+    session = load(DATA / "h200" / "bench-spine.h5")
+    host = {
+        row.variant: row.median_ns
+        for row in summarise(session)
+        if row.rows == 16 and row.submission == "graph" and row.metric == "host_completion"
+    }
+    assert host["unfused"] > host["local_recompute"] > host["row_retained"]
+    limits = {"row_retained": 1.62, "local_recompute": 1.85, "unfused": 4.5}
+    assert all(host[name] <= limit * host["copy"] for name, limit in limits.items())
+    assert host["copy"] <= 1.6 * host["empty"]
+
+
+def test_every_committed_run_is_in_the_ledger() -> None:
+    ledger = tomllib.loads((DATA / "ledger.toml").read_text())
+    listed = {file for run in ledger["run"] for file in run["files"]}
+    assert all((DATA / file).is_file() for file in listed)
+    measured = {p.relative_to(DATA).as_posix() for p in DATA.rglob("*.h5")}
+    assert measured <= listed
+
+
+def test_samples_are_plausible() -> None:
+    """Nothing is faster than the launch alone, and no series is constant."""
+    session = load(DATA / "h200" / "bench-spine.h5")
+    for series in session.series:
+        assert series.singles_ns.min() > 3000
+        assert np.unique(series.singles_ns).size > 10
+        assert (series.event_ns > 0).all()
