@@ -1,6 +1,8 @@
 # make bench      measure row_retained on the first GPU, or run it on the emulator
 # make test       lint, types and every test that needs no GPU
 # make check      the quick part of it: lint, types, unit tests
+# make test-cu12  compilation and unit tests with CUDA 12, in an environment of its own
+# make test-package  builds wheel and sdist and uses them, in environments of their own
 # make test-gpu   the tests that need a GPU; writes data/gpu-report.json
 # Each makes .venv and installs what it needs first.
 
@@ -13,14 +15,16 @@ OUT ?= bench-$(shell date +%Y%m%d-%H%M%S).h5
 # Without a C++ compiler the emulator brings its own.
 COMPILER := $(shell test -n "$$CXX" && echo "$$CXX" || command -v g++ || command -v clang++)
 comma := ,
-EXTRAS := emulator$(if $(COMPILER),,$(comma)zig)
+# cu13 or cu12: which CUDA the bindings, NVRTC and headers are of.
+CUDA ?= cu13
+EXTRAS := $(CUDA),emulator$(if $(COMPILER),,$(comma)zig)
 
-.PHONY: bench test check lint unit emulated test-gpu clean
+.PHONY: bench test check lint unit emulated test-cu12 test-package test-gpu clean
 
 bench: $(VENV)/.installed
 	$(BIN)/mk bench --variant row_retained --out $(OUT)
 
-test: check emulated
+test: check emulated test-cu12 test-package
 	$(BIN)/python tools/gpu_report.py --check data/gpu-report.json
 
 check: lint unit
@@ -37,6 +41,12 @@ unit: $(VENV)/.installed-dev
 emulated: $(VENV)/.installed-dev
 	$(BIN)/pytest tests/emulated tests/wrong -m "not gpu" -n 2
 
+test-cu12:
+	$(MAKE) unit VENV=.venv-cu12 CUDA=cu12
+
+test-package: $(VENV)/.installed-dev
+	PYTHON=$(BIN)/python CUDA=$(CUDA) tools/check_package.sh
+
 test-gpu: $(VENV)/.installed-dev
 	$(BIN)/python tools/gpu_report.py data/gpu-report.json
 
@@ -50,8 +60,8 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[dev$(if $(COMPILER),,$(comma)zig)]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(CUDA),dev$(if $(COMPILER),,$(comma)zig)]'
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) .venv-cu12 build dist

@@ -14,8 +14,8 @@ from megakernel.operator.tolerances import TOLERANCES
 Float32 = NDArray[np.float32]
 
 
-def plain_float32(x: Float32, eps: float, tile: int, *, scale_rounded_once: bool = True) -> dict[str, Float32]:
-    """The operator step by step, every value rounded to float32; the inverse RMS perhaps only at the end."""
+def plain_float32(x: Float32, eps: float, tile: int) -> dict[str, Float32]:
+    """The operator step by step, every value rounded to float32; the inverse RMS only once."""
     rows, width = x.shape
     ragged = -width % tile
 
@@ -26,8 +26,7 @@ def plain_float32(x: Float32, eps: float, tile: int, *, scale_rounded_once: bool
     squares = x * x
     square_sums = by_tile(squares, 0).sum(axis=2)
     tile_maxima = by_tile(x, -np.inf).max(axis=2)
-    wide = x.astype(np.float64 if scale_rounded_once else np.float32)
-    mean = np.square(wide).sum(axis=1) * wide.dtype.type(1 / width)
+    mean = np.square(x.astype(np.float64)).mean(axis=1)
     inverse_rms = (1 / np.sqrt(mean + np.float32(eps))).astype(np.float32)
     maxima = tile_maxima.max(axis=1)
     exponentials = np.exp((x - maxima[:, None]) * inverse_rms[:, None])
@@ -46,9 +45,9 @@ def plain_float32(x: Float32, eps: float, tile: int, *, scale_rounded_once: bool
     }
 
 
-def assert_right(x: Float32, eps: float, tile: int, *, scale_rounded_once: bool = True) -> None:
+def assert_right(x: Float32, eps: float, tile: int) -> None:
     reference = Reference(x, Problem(x.shape[0], x.shape[1], eps))
-    values = plain_float32(x, eps, tile, scale_rounded_once=scale_rounded_once)
+    values = plain_float32(x, eps, tile)
     assert values.keys() == TOLERANCES.keys()
     for name, value in values.items():
         assert value.dtype == np.float32
@@ -56,9 +55,8 @@ def assert_right(x: Float32, eps: float, tile: int, *, scale_rounded_once: bool 
             assert check.passed, str(check)
 
 
-# In 60 elements no argument goes below -sqrt(120): there the constant part of the bound covers all roundings.
 @given(
-    arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 60)), elements=st.floats(-1024, 1024, width=32)),
+    arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 90)), elements=st.floats(-1024, 1024, width=32)),
     st.sampled_from([1e-5, 1e-3, 1.0]),
     st.integers(1, 128),
 )
@@ -71,19 +69,19 @@ def test_any_input_within_the_contract(x: Float32, eps: float, tile: int) -> Non
     st.integers(1, 3),
     st.integers(1, 5000),
     st.sampled_from([1e-42, 1e-20, 1e-3, 1.0, 100.0]),
+    st.sampled_from([0, 1, 37]),
+    st.sampled_from([8.0, 60.0, 1024.0]),
     st.sampled_from([128, 512, 4096]),
 )
-def test_wide_rows_of_any_scale(seed: int, rows: int, width: int, scale: float, tile: int) -> None:
-    x = np.random.default_rng(seed).standard_normal((rows, width)) * scale
-    assert_right(np.clip(x, -1024, 1024).astype(np.float32), 1e-5, tile)
-
-
-def test_rows_with_a_few_outliers() -> None:
-    random = np.random.default_rng(0)
-    for outlier in (10, 20, 40, 200):
-        x = random.standard_normal((8, 2000)).astype(np.float32)
-        x[:, 0] = outlier
-        assert_right(x, 1e-5, 128, scale_rounded_once=False)
+def test_wide_rows_of_any_scale_with_a_few_outliers(
+    seed: int, rows: int, width: int, scale: float, outliers: int, size: float, tile: int
+) -> None:
+    # Large arguments of the exponential: their roundings show in small outputs.
+    random = np.random.default_rng(seed)
+    x = np.clip(random.standard_normal((rows, width)) * scale, -1024, 1024).astype(np.float32)
+    for row in x:
+        row[random.integers(0, width, outliers)] = random.choice([-size, size], outliers)
+    assert_right(x, 1e-5, tile)
 
 
 @given(st.integers(2, 300), st.floats(2.0**-149, 1024, width=32), st.booleans())

@@ -99,6 +99,15 @@ def test_a_row_is_outside_from_where_its_sum_of_squares_overflows_float32(value:
     assert np.isfinite(of(np.array([[value]], np.float32)).y[0, 0]) == finite
 
 
+def test_a_nan_loses_against_a_number_in_a_maximum_as_on_the_hardware() -> None:
+    # The row becomes NaN through its sum of squares; its maxima stay those of the numbers.
+    reference = of(np.array([[1, np.nan, -3, np.nan, np.nan, 2]], np.float32))
+    assert reference.quantity("tile_maxima", 2).tolist() == [[1, -3, 2]]
+    assert reference.quantity("tile_maxima", 1)[0, 1] == -np.inf
+    assert reference.row_maxima.tolist() == [2]
+    assert np.isnan(reference.quantity("tile_square_sums", 2)).tolist() == [[True, True, True]]
+
+
 def test_a_row_of_nothing_but_nan_is_nan() -> None:
     reference = of(np.full((2, 9), np.nan, np.float32))
     assert np.isnan(reference.y).all()

@@ -13,9 +13,9 @@ from megakernel.device.cubins import cubin_for
 from megakernel.device.driver import call, initialise
 from megakernel.device.face import Buffer, Executable, Kernel
 from megakernel.device.gpu_executables import DirectLaunches, Graph
-from megakernel.device.nvrtc import Cubin
+from megakernel.device.nvrtc import Cubin, nvrtc_version
 from megakernel.device.telemetry import Telemetry
-from megakernel.errors import DeviceError, PlanError
+from megakernel.errors import DeviceError, MissingError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
 from megakernel.record.plan import Plan, Submission
 
@@ -182,8 +182,18 @@ class Gpu:
         self._telemetry = Telemetry(self.facts.uuid)
 
     def build(self, source: Path, kernel_names: tuple[str, ...]) -> GpuModule:
+        self._require_driver_for(nvrtc_version())
         cubin = cubin_for(source, kernel_names, self.facts.arch)
         return GpuModule(cubin, self.facts.shared_bytes_per_block)
+
+    def _require_driver_for(self, version: str) -> None:
+        """Code of a newer minor version of CUDA runs on an older driver; of a newer major version it does not."""
+        major = version.split(".")[0]
+        if int(self.facts.driver_version.split(".")[0]) < int(major):
+            raise MissingError(
+                f"the driver is for CUDA {self.facts.driver_version}, and NVRTC {version} makes code for CUDA {major}: "
+                f"update the driver, or install megakernel[cu{self.facts.driver_version.split('.')[0]}]"
+            )
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         gpu_kernel = cast(GpuKernel, kernel)

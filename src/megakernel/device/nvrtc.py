@@ -18,6 +18,9 @@ _HEADER_PACKAGES = {"cudart": "nvidia-cuda-runtime", "cccl": "nvidia-cuda-cccl"}
 # No fused multiply-add and no fast math: the arithmetic is what the source says, on every device.
 _LANGUAGE_OPTIONS = ("--std=c++17", "--fmad=false")
 
+# From NVRTC's own cache, which came with 12.9, the assembler's report does not come back.
+_NO_CACHE, _CACHES_SINCE = "--no-cache", (12, 9)
+
 
 @dataclass(frozen=True)
 class Cubin:
@@ -60,14 +63,37 @@ def supported_archs() -> tuple[str, ...]:
     return tuple(f"sm_{number}" for number in sorted(_call(nvrtc.nvrtcGetSupportedArchs)))
 
 
-def _include_folders() -> list[Path]:
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _include_folders(version: str) -> list[Path]:
+    """CUDA's headers: those of the packages beside this Python, else a toolkit's of the same major version."""
     folders = []
     for component, package in _HEADER_PACKAGES.items():
         folder = pathfinder.find_nvidia_header_directory(component)
         if folder is None:
-            raise MissingError(f"the CUDA headers of {package} are missing: install that package")
+            raise MissingError(f"the CUDA headers of {package} are missing: {_install_hint(version)}")
         folders.append(Path(folder))
+    found = _headers_version(folders[0])
+    if found and found.split(".")[0] != version.split(".")[0]:
+        raise MissingError(
+            f"NVRTC is of CUDA {version}, but the headers in {folders[0]} are of CUDA {found}: {_install_hint(version)}"
+        )
     return folders
+
+
+def _headers_version(folder: Path) -> str:
+    """The CUDA version that the headers state; empty where they state none."""
+    try:
+        stated = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", (folder / "cuda.h").read_text(errors="replace"))
+    except OSError:
+        return ""
+    return f"{int(stated.group(1)) // 1000}.{int(stated.group(1)) % 1000 // 10}" if stated else ""
+
+
+def _install_hint(version: str) -> str:
+    return f"install megakernel[cu{version.split('.')[0]}]"
 
 
 def _program_text(program: Any, size: Any, get: Any) -> str:
@@ -113,8 +139,8 @@ def make_recipe(source: Path, kernel_names: tuple[str, ...], arch: str) -> Recip
         f"--gpu-architecture={arch}",
         *_LANGUAGE_OPTIONS,
         "--ptxas-options=-v",
-        "--no-cache",  # from NVRTC's own cache the assembler's report does not come back
-        *(f"--include-path={folder}" for folder in (*own_folders, *_include_folders())),
+        *([_NO_CACHE] if _numbers(version) >= _CACHES_SINCE else []),
+        *(f"--include-path={folder}" for folder in (*own_folders, *_include_folders(version))),
     )
     return Recipe(source, kernel_names, arch, own_folders, options, version)
 

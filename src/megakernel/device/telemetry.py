@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
-from cuda.bindings import nvml
+try:
+    from cuda.bindings import nvml
+except ImportError:  # cuda-bindings before 12.9.10
+    nvml = None
 
 from megakernel.record.facts import DeviceState
 
@@ -16,6 +19,9 @@ class Telemetry:
     def __init__(self, uuid: str) -> None:
         self._handle: int | None = None
         self.unavailable = ""  # why, where NVML or the GPU cannot be reached
+        if nvml is None:
+            self.unavailable = "this release of cuda-bindings has no NVML"
+            return
         try:
             nvml.init_v2()
             self._handle = nvml.device_get_handle_by_uuid(uuid)
@@ -45,6 +51,8 @@ def _optional(read: Callable[[], int]) -> int | None:
 
 def driver_release() -> str:
     """The driver's release, such as ``580.65.06``; empty where NVML cannot tell."""
+    if nvml is None:
+        return ""
     try:
         nvml.init_v2()
         return str(nvml.system_get_driver_version())
