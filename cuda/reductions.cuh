@@ -18,8 +18,8 @@ DEVICE Statistics no_statistics() { return statistics_of(0.0f, -infinity()); }
 DEVICE Statistics combine(Statistics a, Statistics b) { return statistics_of(a.x + b.x, fmaxf(a.y, b.y)); }
 DEVICE Statistics warp_combine(Statistics s) { return statistics_of(warp_sum(s.x), warp_maximum(s.y)); }
 
-// One word per warp and kind of reduction. Each kind is used once per kernel, so that no barrier is
-// needed to free the words again.
+// Words for one reduction of statistics and one of plain values: a kernel uses each once, so that no barrier is needed
+// to free them again.
 template <int THREADS>
 struct alignas(16) BlockScratch {
   static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block is 1 to 32 whole warps");

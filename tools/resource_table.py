@@ -15,6 +15,7 @@ from tools.occupancy_table import every_kernel
 from megakernel.device.cubins import cubin_for
 from megakernel.device.limits import ARCHITECTURES
 from megakernel.device.nvrtc import nvrtc_version
+from megakernel.device.resource_table import source_digests
 from megakernel.device.sources import kernel_folder
 from megakernel.record.facts import KernelResources
 
@@ -29,7 +30,11 @@ def main(out: Path) -> None:
             for name, resources in cubin.resources.items():
                 rows[f"{source}:{name}"] = list(astuple(resources)[1:])
     columns = [field.name for field in fields(KernelResources)][1:]
-    lines = [f'  "nvrtc": {json.dumps(nvrtc_version())}', f'  "columns": {json.dumps(columns)}']
+    digests: dict[str, str] = {}
+    for source in every_kernel():
+        digests |= source_digests(kernel_folder() / source)
+    lines = [f'  "nvrtc": {json.dumps(nvrtc_version())}', f'  "sources": {json.dumps(digests)}']
+    lines += [f'  "columns": {json.dumps(columns)}']
     for arch, rows in table.items():
         body = ",\n".join(f"    {json.dumps(key)}: {json.dumps(values)}" for key, values in rows.items())
         lines.append(f'  "{arch}": {{\n{body}\n  }}')

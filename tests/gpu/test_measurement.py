@@ -31,7 +31,8 @@ def test_a_kernel_of_ten_milliseconds(gpu: Device, store: KernelStore, submissio
         prepared.executable(submission) as executable,
     ):
         executable.prepare()
-        sample = measure_round(executable, gpu.stopwatch(), Protocol(warmups=1, singles=3, batch=batch))
+        with gpu.stopwatch() as stopwatch:
+            sample = measure_round(executable, stopwatch, Protocol(warmups=1, singles=3, batch=batch))
     assert sample.singles_ns == pytest.approx(1e7, rel=0.1)
     assert sample.event_ns / batch == pytest.approx(1e7, rel=0.1)
     assert sample.batch_ns / batch == pytest.approx(1e7, rel=0.1)

@@ -87,6 +87,12 @@ class FakeStopwatch:
         self._device = device
         self._started = self._stopped = 0
 
+    def __enter__(self) -> "FakeStopwatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def start(self) -> None:
         self._started = self._device.now_ns
 

@@ -35,7 +35,7 @@ def subject(
     topology, timings = None, None
     if submission == "graph":
         topology, timings = Topology((Node("_Zk", 10, 256, 96, False, (2**64 - 1,)),), ()), GraphTimings(4, 3, 2, 1)
-    return Subject(plan, submission, computes, PASSED, topology, timings)
+    return Subject(plan, submission, computes, PASSED, topology, timings, compiler={"compiler": "none"})
 
 
 def sample(ns: float, protocol: Protocol = PROTOCOL) -> Sample:

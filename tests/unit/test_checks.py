@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -160,6 +160,7 @@ def test_a_wrong_kernel_fails_by_a_named_check_and_without_warnings(wrong: str) 
 
 
 @pytest.mark.parametrize("name", TOLERANCES)
+@settings(max_examples=20)
 @given(st.data())
 def test_any_bits_get_a_verdict_and_never_a_warning(name: str, data: st.DataObject) -> None:
     shape = TIMING.quantity(name, TILE).shape

@@ -146,7 +146,7 @@ def test_a_row_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("megakernel.device.choose.open_device", lambda *_, **__: small)
     monkeypatch.chdir(tmp_path)
     variant = ["--variant", "row_retained", *QUICK] if command == "bench" else ["row_retained"]
-    assert run([command, *variant]) == (1 if command == "bench" else 2)  # bench measures its floors all the same
+    assert run([command, *variant]) == 2
 
 
 def test_show_prints_a_stored_session(tmp_path: Path, capsys: Capture) -> None:

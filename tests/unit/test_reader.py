@@ -82,6 +82,7 @@ DAMAGE: dict[str, Callable[[Any], object]] = {
     "a version in words": lambda file: file.attrs.__setitem__("schema_version", "one"),
     "no completeness": lambda file: file.attrs.__delitem__("complete"),
     "no variant": lambda file: file["series/0001"].attrs.__delitem__("variant"),
+    "another submission": lambda file: file["series/0001"].attrs.__setitem__("submission", "stream"),
     "rows in words": lambda file: file["series/0001"].attrs.__setitem__("rows", "many"),
     "no rows": lambda file: file["series/0001"].attrs.__setitem__("rows", 0),
     "an impossible tile": lambda file: file["series/0001"].attrs.__setitem__("tile", 7),

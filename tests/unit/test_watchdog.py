@@ -37,9 +37,10 @@ class Process:
         self.ended = threading.Event()
         self.codes: list[int] = []
 
-    def save(self, message: str) -> None:
+    def save(self, message: str) -> str:
         assert not self.codes, "samples are saved before the end"
         self.saved.append(message)
+        return "a.h5.partial"
 
     def end(self, code: int) -> None:
         self.codes.append(code)
@@ -68,13 +69,13 @@ def test_a_hang_is_reported_with_variant_launches_and_barrier_words(capsys: pyte
         "launch 2 of 2: row_retained<256, 1024, Shape::exact>, 12 blocks of 256; "
         "row 4: 3 of 4 blocks arrived (word 0x80000003)",
     ]
-    assert capsys.readouterr().err == f"mk: {message}\n"
+    assert capsys.readouterr().err == f"mk: {message}\nthe samples so far are in a.h5.partial\n"
 
 
 def test_the_process_ends_even_when_saving_fails(capsys: pytest.CaptureFixture[str]) -> None:
     process = Process()
 
-    def fail(message: str) -> None:
+    def fail(message: str) -> str:
         raise OSError("no space left")
 
     ended: list[BaseException | None] = []

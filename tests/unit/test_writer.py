@@ -160,6 +160,11 @@ def test_where_links_are_impossible_the_file_is_renamed(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.link", no_links)
     assert load(write_session(tmp_path / "a.h5", {"v": [1.0]})).complete
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
+    writer = SessionWriter(tmp_path / "b.h5")
+    (tmp_path / "b.h5").write_text("precious")
+    with pytest.raises(RecordError, match=r"b\.h5 appeared meanwhile"):
+        writer.finish()
+    assert (tmp_path / "b.h5").read_text() == "precious"
 
 
 KILLED = """

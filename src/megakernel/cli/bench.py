@@ -80,7 +80,7 @@ def bench(
     from datetime import datetime
 
     from megakernel.device.choose import open_device
-    from megakernel.errors import VerdictError
+    from megakernel.errors import PlanError, VerdictError
     from megakernel.operator.contract import Problem
     from megakernel.record.reader import load
     from megakernel.record.writer import SessionWriter
@@ -117,10 +117,12 @@ def bench(
     else:
         tables.print_session(session)
         tables.print_lines([f"samples: {path}"])
+    for line in (*outcome.refused, *outcome.failures):
+        tables.print_notice(line)
     if outcome.failures:
-        for failure in outcome.failures:
-            tables.print_notice(failure)
-        raise VerdictError(f"{len(outcome.failures)} checks failed or variants were refused: see above")
+        raise VerdictError(f"{len(outcome.failures)} checks failed: see above")
+    if outcome.refused:
+        raise PlanError(f"{len(outcome.refused)} could not be run: see above")
 
 
 def show(

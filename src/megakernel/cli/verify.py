@@ -50,7 +50,7 @@ def verify(
 ) -> None:
     """Holds outputs and every intermediate against a float64 reference."""
     from megakernel.device.choose import open_device
-    from megakernel.errors import VerdictError
+    from megakernel.errors import UsageError, VerdictError
     from megakernel.operator.contract import Problem
     from megakernel.record.verification import Result
     from megakernel.report import tables
@@ -63,6 +63,10 @@ def verify(
         Problem(count, width, eps)  # refuses bad values before anything is opened
     Protocol(watchdog_s=watchdog)
     results: list[Result] = []
+    if device == "auto" and (seeds > 1 or weak_stores):
+        device = "emulator"  # the same for every seed
+    if seeds > 1 and device.partition(":")[0] != "emulator":
+        raise UsageError(f"interleavings can be explored on the emulator alone, not on device {device!r}")
     for seed in range(seeds):
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
         with opened, KernelStore(opened) as store:

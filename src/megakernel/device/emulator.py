@@ -187,6 +187,12 @@ class HostStopwatch:
     def __init__(self) -> None:
         self._started = self._stopped = 0
 
+    def __enter__(self) -> "HostStopwatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def start(self) -> None:
         self._started = time.perf_counter_ns()
 

@@ -151,6 +151,13 @@ class GpuStopwatch:
         self._start = call(driver.cuEventCreate, 0)
         self._stop = call(driver.cuEventCreate, 0)
 
+    def __enter__(self) -> "GpuStopwatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for event in (self._start, self._stop):
+            driver.cuEventDestroy(event)  # its status would only repeat a fault that was already raised
+
     def start(self) -> None:
         call(driver.cuEventRecord, self._start, self._stream)
 

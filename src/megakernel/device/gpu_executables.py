@@ -23,8 +23,10 @@ def parameter_sizes(function: Any) -> tuple[int, ...]:
     sizes: list[int] = []
     while True:
         status, *layout = driver.cuFuncGetParamInfo(function, len(sizes))
-        if int(status):
+        if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # there is no such parameter: that was the last
             return tuple(sizes)
+        if status:
+            raise failure("cuFuncGetParamInfo", status)
         sizes.append(int(layout[1]))
 
 

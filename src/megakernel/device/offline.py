@@ -19,6 +19,8 @@ def compiled_resources(source: Path, kernel_names: tuple[str, ...], arch: str) -
         CompileError: with NVRTC's log.
         MissingError: NVRTC is not installed, and the kernels are not among those recorded.
     """
+    if not source.is_file():
+        raise MissingError(f"{source}: no such kernel source")
     try:
         from megakernel.device.cubins import cubin_for
 

@@ -24,6 +24,7 @@ class Reference:
             raise ValueError(f"x is {x.dtype} {x.shape}, not float32 {(problem.rows, problem.width)}")
         self.x = x
         self.problem = problem
+        self.allowed_errors: dict[tuple[str, int], Float64] = {}  # kept by `tolerances`
 
     def quantity(self, name: str, tile: int) -> Float64:
         """A quantity by the name that declarations use; ``tile`` is the number of elements in a tile."""

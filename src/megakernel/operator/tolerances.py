@@ -49,7 +49,14 @@ OUTPUT_ROW_SUM = 1e-5
 
 
 def allowed_error(name: str, reference: Reference, tile: int) -> Float64:
-    """The largest error allowed for each value of a quantity, in the quantity's shape."""
+    """The largest error allowed for each value of a quantity, in the quantity's shape. Kept with the reference."""
+    key = (name, tile if name.startswith("tile_") else 0)
+    if key not in reference.allowed_errors:
+        reference.allowed_errors[key] = _allowed_error(name, reference, tile)
+    return reference.allowed_errors[key]
+
+
+def _allowed_error(name: str, reference: Reference, tile: int) -> Float64:
     tolerance = TOLERANCES[name]
     expected = reference.quantity(name, tile)
     with np.errstate(invalid="ignore"):

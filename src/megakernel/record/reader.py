@@ -8,6 +8,7 @@ import numpy as np
 
 from megakernel.errors import MissingError, RecordError
 from megakernel.operator.contract import Problem
+from megakernel.record.plan import SUBMISSIONS, Submission
 from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Series, Session
 from megakernel.variants.declaration import Configuration
 
@@ -88,7 +89,7 @@ def _series(group: h5py.Group) -> Series:
         variant=str(attrs["variant"]),
         computes=str(attrs["computes"]),
         problem=Problem(int(attrs["rows"]), int(attrs["width"]), float(attrs["eps"])),
-        submission="graph" if attrs["submission"] == "graph" else "direct",
+        submission=_submission(group),
         configuration=str(Configuration(int(attrs["threads"]), int(attrs["tile"]))),
         launches=int(attrs["launches"]),
         batch=int(group["event_interval"].attrs["invocations"]),
@@ -101,3 +102,11 @@ def _series(group: h5py.Group) -> Series:
         verified_before=bool(group["verified_before"].attrs["passed"]),
         verified_after=None if after is None else bool(after.attrs["passed"]),
     )
+
+
+def _submission(group: h5py.Group) -> Submission:
+    stored = group.attrs["submission"]
+    for known in SUBMISSIONS:
+        if stored == known:
+            return known
+    raise RecordError(f"{group.file.filename}: {group.name} has submission {stored!r}, not one of {SUBMISSIONS}")

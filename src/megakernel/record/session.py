@@ -35,7 +35,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Subject:
-    """What one series times: a planned variant in one submission."""
+    """What one series times: a planned variant in one submission.
+
+    Attributes:
+        compiler: which one made its kernels, with which options, for which architecture.
+    """
 
     plan: Plan
     submission: Submission
@@ -43,6 +47,7 @@ class Subject:
     before: Verification
     topology: Topology | None = None
     graph_timings: GraphTimings | None = None
+    compiler: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -82,11 +82,14 @@ class SessionWriter:
         return len(self._shapes) - 1
 
     def add_pilot(self, shape: int, variant: str, configurations: Sequence[str], event_ns: np.ndarray) -> None:
-        """Keeps how a floor's configuration was chosen: event intervals ``(repeats, configurations)``, in ns."""
+        """Keeps how a floor's configuration was chosen: event intervals of whole batches
+        ``(repeats, configurations)``, in ns.
+        """
         group = self._shapes[shape].create_group("pilot")
         group.attrs["variant"] = variant
         _write_strings(group, "configuration", configurations)
-        group.create_dataset("event_interval", data=event_ns).attrs["units"] = "ns"
+        dataset = group.create_dataset("event_interval", data=event_ns)
+        dataset.attrs.update(units="ns", invocations=int(self._file["protocol"].attrs["batch"]))
 
     def add_series(self, shape: int, subject: Subject) -> int:
         """Starts a series and returns its number."""
@@ -105,6 +108,7 @@ class SessionWriter:
             launches=len(plan.launches),
         )
         _write_plan(group, plan)
+        _write_texts(group.create_group("compiler"), subject.compiler)
         if subject.topology is not None:
             _write_text(group, "graph", json.dumps(asdict(subject.topology)))
         if subject.graph_timings is not None:
@@ -176,6 +180,11 @@ class SessionWriter:
         self._file.attrs["interruption"] = _storable(reason).encode("utf-8", "backslashreplace").decode()
         self._file.flush()
 
+    def abandon(self, reason: str) -> str:
+        """Ends a session that cannot go on. Returns where its samples are; empty where it has none."""
+        self.interrupt(reason)
+        return str(self.partial) if self.close() else ""
+
     def finish(self) -> None:
         """Marks the file complete and gives it its name.
 
@@ -189,6 +198,8 @@ class SessionWriter:
         except FileExistsError:
             raise RecordError(f"{self.path} appeared meanwhile: the samples are in {self.partial}") from None
         except OSError:  # a file system without hard links
+            if self.path.exists():
+                raise RecordError(f"{self.path} appeared meanwhile: the samples are in {self.partial}") from None
             self.partial.rename(self.path)
         else:
             self.partial.unlink()

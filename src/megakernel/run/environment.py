@@ -1,6 +1,7 @@
 """What a session records of its surroundings. What cannot be found out is left out, and never stops a run."""
 
 import platform
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -15,6 +16,9 @@ _PACKAGES = (
     "nvidia-cuda-nvrtc",
     "nvidia-cuda-runtime",
     "nvidia-cuda-cccl",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cuda-cccl-cu12",
     "numpy",
     "h5py",
 )
@@ -26,7 +30,7 @@ def environment() -> dict[str, str]:
         "megakernel": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
     }
     for package in _PACKAGES:
         try:
@@ -49,6 +53,8 @@ def _driver_release() -> str:
 
 def _revision() -> str:
     """The commit of the source tree, marked where it has changes; empty outside a checkout."""
+    if kernel_folder().name != "cuda":  # an installed package, perhaps inside somebody else's checkout
+        return ""
     try:
         described = subprocess.run(
             ["git", "-C", str(kernel_folder()), "describe", "--always", "--dirty", "--abbrev=40"],

@@ -41,12 +41,16 @@ def measure_round(
         DeviceError: a call failed; nothing of this round is returned.
     """
     with garbage_collection_off():
-        for _ in range(protocol.warmups):
-            executable.check(executable.submit())
-        executable.check(None, executable.wait())
+        warm_up(executable, protocol)
         singles = time_singles(executable, protocol.singles, clock)
         enqueue_ns, batch_ns = time_batch(executable, stopwatch, protocol.batch, clock)
     return Sample(singles, enqueue_ns, batch_ns, stopwatch.elapsed_ns())
+
+
+def warm_up(executable: Executable, protocol: Protocol) -> None:
+    for _ in range(protocol.warmups):
+        executable.check(executable.submit())
+    executable.check(None, executable.wait())
 
 
 def time_singles(executable: Executable, count: int, clock: Clock = time.perf_counter_ns) -> NDArray[np.int64]:

@@ -89,7 +89,7 @@ class Prepared:
                 self.buffers[allocation.quantity].fill(0)
 
     def executable(self, submission: Submission) -> Executable:
-        """Ready to run. A graph is not yet audited or uploaded: see ``ready``."""
+        """Ready to run; a graph is neither audited nor uploaded yet."""
         return self.device.executable(self.plan, self.kernels, self.addresses, submission)
 
     def __enter__(self) -> "Prepared":

@@ -3,22 +3,21 @@
 import hashlib
 import random
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
 from megakernel.device.face import Device, Executable, Stopwatch
 from megakernel.device.sources import kernel_folder, source_hashes
-from megakernel.errors import MegakernelError
+from megakernel.errors import CompileError, PlanError
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Submission
 from megakernel.record.protocol import Protocol
 from megakernel.record.session import Header, RoundState, Subject
 from megakernel.record.writer import SessionWriter
 from megakernel.run.environment import acceptance_rules, environment
-from megakernel.run.measure import garbage_collection_off, measure_round, time_batch
+from megakernel.run.measure import garbage_collection_off, measure_round, time_batch, warm_up
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
 from megakernel.run.watchdog import Watchdog
@@ -51,9 +50,10 @@ class _Timed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What could not be timed, or failed its verification after timing: one line each."""
+    """One line for each subject that was wrong, before or after timing, and for each that could not be run."""
 
     failures: tuple[str, ...]
+    refused: tuple[str, ...]
 
 
 # Called before each step: steps done, steps in all, and what comes next.
@@ -66,9 +66,10 @@ class _Session:
         self.request = request
         self.writer = writer
         self.report = report
-        self.watchdog = Watchdog(writer.interrupt)
+        self.watchdog = Watchdog(writer.abandon)
         self.shuffler = random.Random(request.protocol.order_seed)
         self.failures: list[str] = []
+        self.refused: list[str] = []
         self.total = len(request.rows) * (request.protocol.rounds + 2)
         self.done = 0
 
@@ -83,7 +84,7 @@ class _Session:
         with ExitStack() as stack:
             operands = stack.enter_context(Operands(self.device, problem))
             inputs.load(operands)
-            stopwatch = self.device.stopwatch()
+            stopwatch = stack.enter_context(self.device.stopwatch())
             self.step("verifying", problem)
             subjects = [
                 timed
@@ -118,37 +119,36 @@ class _Session:
         inputs: Inputs,
         stopwatch: Stopwatch,
     ) -> list[_Timed]:
-        """The variant's subjects that may be timed. A refusal is kept in the file and does not stop the others."""
-        configuration = None
-        if variant in FLOORS and len(variant.configurations) > 1 and self.request.protocol.pilot_repeats:
-            configuration = self._fastest(store, shape, variant, operands, stopwatch)
-        timed = []
+        """The variant's subjects that may be timed. What does not compile, does not fit or is wrong is kept in the
+        file with its reason, and does not stop the others.
+        """
+        problem = operands.problem
+        timed: list[_Timed] = []
         try:
+            configuration = self._configuration(store, shape, variant, operands, stopwatch)
             prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
-        except MegakernelError as error:
-            if len(self.request.variants) == 1:
-                raise
+            guard = self.watchdog.guard(prepared, self.request.protocol.watchdog_s)
+            for submission in self.request.submissions:
+                executable = stack.enter_context(prepared.executable(submission))
+                topology = executable.topology()
+                verification = verify(prepared, executable, inputs, guard)
+                if verification.passed:
+                    subject = Subject(
+                        prepared.plan,
+                        submission,
+                        variant.computes,
+                        verification,
+                        topology,
+                        executable.graph_timings,
+                        prepared.provenance,
+                    )
+                    timed.append(_Timed(self.writer.add_series(shape, subject), prepared, executable))
+                else:
+                    failures = self._note(variant, submission, problem, verification.failures)
+                    self.writer.add_refusal(shape, variant.name, submission, "\n".join(failures))
+        except (CompileError, PlanError) as error:
             self.writer.add_refusal(shape, variant.name, "any", str(error))
-            self.failures.append(f"{variant.name}, {operands.problem.rows} rows: {error}")
-            return []
-        guard = self.watchdog.guard(prepared, self.request.protocol.watchdog_s)
-        for submission in self.request.submissions:
-            executable = stack.enter_context(prepared.executable(submission))
-            topology = executable.topology()
-            verification = verify(prepared, executable, inputs, guard)
-            if verification.passed:
-                subject = Subject(
-                    prepared.plan,
-                    submission,
-                    variant.computes,
-                    verification,
-                    topology,
-                    executable.graph_timings,
-                )
-                timed.append(_Timed(self.writer.add_series(shape, subject), prepared, executable))
-            else:
-                failures = self._note(variant, submission, operands.problem, verification.failures)
-                self.writer.add_refusal(shape, variant.name, submission, "\n".join(failures))
+            self.refused.append(f"{variant.name}, {problem.rows} rows: {error}")
         return timed
 
     def _note(
@@ -158,36 +158,32 @@ class _Session:
         self.failures += lines
         return lines
 
-    def _fastest(
+    def _configuration(
         self, store: KernelStore, shape: int, variant: Variant, operands: Operands, stopwatch: Stopwatch
-    ) -> Configuration:
-        """Times every configuration of a floor in turn, keeps the figures, and returns the fastest."""
+    ) -> Configuration | None:
+        """Of a floor the fastest, by timing every one in turn and keeping the figures; of others their default."""
         protocol = self.request.protocol
+        if variant not in FLOORS or len(variant.configurations) == 1 or not protocol.pilot_repeats:
+            return None
         with ExitStack() as stack:
             executables = []
             for configuration in variant.configurations:
                 prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
                 # As a graph: direct launches of a short kernel wait for the host, and would all look alike.
                 executable = stack.enter_context(prepared.executable("graph"))
-                executable.prepare()
                 executables.append(executable)
-            intervals = np.empty((protocol.pilot_repeats, len(executables)))
-            with garbage_collection_off():
+            batches_ns = np.empty((protocol.pilot_repeats, len(executables)))
+            with self.watchdog.armed(prepared, "pilot", protocol.watchdog_s), garbage_collection_off():
+                for executable in executables:
+                    executable.prepare()
                 for repeat in range(protocol.pilot_repeats):
                     for column, executable in enumerate(executables):
-                        intervals[repeat, column] = _event_interval(executable, stopwatch, protocol)
+                        warm_up(executable, protocol)
+                        time_batch(executable, stopwatch, protocol.batch)
+                        batches_ns[repeat, column] = stopwatch.elapsed_ns()
         names = [str(configuration) for configuration in variant.configurations]
-        self.writer.add_pilot(shape, variant.name, names, intervals)
-        medians = [median(intervals[:, column]) for column in range(len(names))]
-        return variant.configurations[int(np.argmin(medians))]
-
-
-def _event_interval(executable: Executable, stopwatch: Stopwatch, protocol: Protocol) -> float:
-    for _ in range(protocol.warmups):
-        executable.check(executable.submit())
-    executable.check(None, executable.wait())
-    time_batch(executable, stopwatch, protocol.batch)
-    return stopwatch.elapsed_ns() / protocol.batch
+        self.writer.add_pilot(shape, variant.name, names, batches_ns)
+        return variant.configurations[int(np.argmin(np.median(batches_ns, axis=0)))]
 
 
 def run_session(
@@ -197,7 +193,7 @@ def run_session(
 
     Raises:
         DeviceError: a driver call failed. Finished rounds are in the file.
-        MegakernelError: the only variant asked for could not be compiled or planned.
+        MissingError: a compiler or package is missing.
     """
     session = _Session(device, request, writer, report)
     writer.write_header(
@@ -215,6 +211,7 @@ def run_session(
             for rows in request.rows:
                 session.shape(Problem(rows, request.width, request.eps), store)
     except BaseException as error:
-        writer.interrupt(str(error) or type(error).__name__)
+        with suppress(Exception):  # a full disk must not hide what went wrong
+            writer.interrupt(str(error) or type(error).__name__)
         raise
-    return Outcome(tuple(session.failures))
+    return Outcome(tuple(session.failures), tuple(session.refused))

@@ -23,7 +23,7 @@ from megakernel.record.verification import Result, Verification
 from megakernel.run.graph import audit, expected_topology
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare, read_values
 from megakernel.run.watchdog import Guard, Watchdog, unguarded
-from megakernel.variants.declaration import Configuration, Variant, Y
+from megakernel.variants.declaration import Configuration, Variant
 
 Float32 = NDArray[np.float32]
 
@@ -109,7 +109,7 @@ def _run_poisoned(
 ) -> tuple[dict[str, Float32], list[Check]]:
     """Runs once over poisoned memory; returns what was written, by reference name, and its checks."""
     variant = prepared.variant
-    written = (*variant.intermediates, Y)
+    written = variant.written
     for quantity in written:
         prepared.buffers[quantity.name].fill(POISON)
     with guard("verification"):
@@ -152,7 +152,7 @@ def verify_all(
         UsageError: no fixture has that name.
         CompileError, PlanError, DeviceError: a variant cannot be run at all.
     """
-    watchdog = Watchdog(save=lambda message: None)
+    watchdog = Watchdog(save=lambda message: "")
     for problem in problems:
         with Operands(device, problem) as operands:
             for fixture in fixture_names(fixtures):

@@ -29,11 +29,11 @@ class Watchdog:
     """Fires when an armed stretch of work takes longer than its limit.
 
     Args:
-        save: called before the process ends, with the message: keeps the samples.
+        save: called with the message before the process ends: keeps the samples and says where, if there are any.
         end: ends the process; a test's stand-in returns.
     """
 
-    def __init__(self, save: Callable[[str], None], end: Callable[[int], None] = os._exit) -> None:
+    def __init__(self, save: Callable[[str], str], end: Callable[[int], None] = os._exit) -> None:
         self._save = save
         self._end = end
 
@@ -68,11 +68,11 @@ class Watchdog:
         looker = threading.Thread(target=lambda: lines.extend(_explain_or_say_why_not(prepared)), daemon=True)
         looker.start()
         looker.join(_LOOK_ON_LIMIT_S)
-        message = "\n".join(lines)
         try:
-            self._save(message)
+            kept = self._save("\n".join(lines))
+            lines += [f"the samples so far are in {kept}"] if kept else []
         finally:
-            sys.stderr.write(f"mk: {message}\n")
+            sys.stderr.write("mk: " + "\n".join(lines) + "\n")
             sys.stderr.flush()
             self._end(2)
 

@@ -228,7 +228,8 @@ class Variant:
         name: its identifier in commands, files and data.
         source: the kernel file: a name within ``cuda/``, or an absolute path.
         stages: its launches, in order; each waits for the one before.
-        configurations: those worth trying. The first is the default; of a floor, the fastest is taken.
+        configurations: those worth trying. Of a floor, the fastest is taken.
+        for_rows: the default configuration by row count, as tuned; where empty, the first of ``configurations``.
         computes: whether the output is the operator's (a floor's is not).
         summary: one line for people.
     """
@@ -246,6 +247,8 @@ class Variant:
         for quantity in self.quantities:
             if names.setdefault(quantity.name, quantity) != quantity:
                 raise UsageError(f"variant {self.name}: two different quantities are named {quantity.name}")
+        if not self.stages or not self.configurations:
+            raise UsageError(f"variant {self.name}: give at least one stage and one configuration")
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -256,6 +259,11 @@ class Variant:
     def scratch(self) -> tuple[Quantity, ...]:
         """Quantities besides input and output: each executable has its own."""
         return tuple(q for q in self.quantities if q not in (X, Y))
+
+    @property
+    def written(self) -> tuple[Quantity, ...]:
+        """Every quantity that a stage writes, each once: all that is verified."""
+        return tuple(dict.fromkeys(access.quantity for stage in self.stages for access in stage.writes))
 
     @property
     def intermediates(self) -> tuple[Quantity, ...]:
