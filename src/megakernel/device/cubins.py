@@ -34,7 +34,8 @@ def cubin_for(source: Path, kernel_names: tuple[str, ...], arch: str, cache_fold
 
 def _key(recipe: Recipe) -> str:
     digest = hashlib.sha256()
-    for part in (*recipe.kernel_names, *recipe.options, recipe.nvrtc_version, recipe.source.name):
+    parts = (*recipe.kernel_names, *recipe.options, recipe.nvrtc_version, *recipe.cuda_headers, recipe.source.name)
+    for part in parts:
         digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
     for path in (recipe.source, *headers_in(recipe.own_folders)):
         digest.update(path.name.encode("utf-8", "surrogateescape") + b"\0" + path.read_bytes() + b"\0")

@@ -1,8 +1,11 @@
 """Compiles kernel sources to a cubin with NVRTC. Needs neither a driver nor a GPU."""
 
+import functools
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,16 @@ def _include_folders(version: str) -> list[Path]:
     return folders
 
 
+@functools.cache
+def _header_packages() -> tuple[str, ...]:
+    found = []
+    for package in (*_HEADER_PACKAGES.values(), *(f"{name}-cu12" for name in _HEADER_PACKAGES.values())):
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{package} {metadata.version(package)}")
+    return tuple(found)
+
+
+@functools.cache
 def _headers_version(folder: Path) -> str:
     """The CUDA version that the headers state; empty where they state none."""
     try:
@@ -104,7 +117,11 @@ def _program_text(program: Any, size: Any, get: Any) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a compilation depends on, besides the headers in ``own_folders``."""
+    """All that a compilation depends on, besides the headers in ``own_folders``.
+
+    Attributes:
+        cuda_headers: the installed packages that CUDA's headers come from, with their versions.
+    """
 
     source: Path
     kernel_names: tuple[str, ...]
@@ -112,6 +129,7 @@ class Recipe:
     own_folders: tuple[Path, ...]
     options: tuple[str, ...]
     nvrtc_version: str
+    cuda_headers: tuple[str, ...]
 
 
 def make_recipe(source: Path, kernel_names: tuple[str, ...], arch: str) -> Recipe:
@@ -142,7 +160,7 @@ def make_recipe(source: Path, kernel_names: tuple[str, ...], arch: str) -> Recip
         *([_NO_CACHE] if _numbers(version) >= _CACHES_SINCE else []),
         *(f"--include-path={folder}" for folder in (*own_folders, *_include_folders(version))),
     )
-    return Recipe(source, kernel_names, arch, own_folders, options, version)
+    return Recipe(source, kernel_names, arch, own_folders, options, version, _header_packages())
 
 
 def compile_recipe(recipe: Recipe) -> Cubin:
