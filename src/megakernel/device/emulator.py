@@ -19,7 +19,7 @@ from megakernel.device.limits import DEFAULT_GPU, named_facts
 from megakernel.device.offline import compiled_resources, offline_blocks_per_sm
 from megakernel.errors import DeviceError, PlanError
 from megakernel.record.facts import DeviceFacts, DeviceState, KernelResources
-from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
+from megakernel.record.plan import GraphTimings, Launch, Plan, Submission, Topology
 
 _PEEK_WORDS = 16_384
 
@@ -155,20 +155,8 @@ class EmulatedExecutable:
             self.graph_timings = GraphTimings(self._build_ns, 0, 0, time.perf_counter_ns() - started)
 
     def topology(self) -> Topology | None:
-        if self.submission != "graph":
-            return None
-        nodes = tuple(
-            Node(
-                kernel.resources.symbol,
-                launch.grid,
-                launch.block,
-                launch.shared_bytes,
-                launch.cooperative,
-                packed.bits,
-            )
-            for launch, kernel, packed, _ in self._steps
-        )
-        return Topology(nodes, tuple((i, i + 1) for i in range(len(nodes) - 1)))
+        """There is no driver here that holds a graph, and so nothing to read back."""
+        return None
 
     def __enter__(self) -> "EmulatedExecutable":
         return self

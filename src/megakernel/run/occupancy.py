@@ -94,16 +94,16 @@ def occupancy_of(
                         stage.barrier,
                         stage.blocks_per_row(problem, chosen),
                         blocks_by_resource(planner.facts, room.resources, room.threads, room.shared_bytes),
-                        {count: _launches(count, room.rows_per_launch) for count in counts},
+                        {count: _launches(count, room) for count in counts},
                     )
                 )
     return found
 
 
-def _launches(rows: int, rows_per_launch: int) -> int | None:
-    if rows_per_launch < 0:
-        return 1
-    return len(split_rows(rows, rows_per_launch)) if rows_per_launch else None
+def _launches(rows: int, room: Residency) -> int | None:
+    if room.blocks_per_sm == 0 or room.rows_per_launch == 0:
+        return None
+    return 1 if room.rows_per_launch < 0 else len(split_rows(rows, room.rows_per_launch))
 
 
 _BAR_BLOCKS = 32
