@@ -186,5 +186,5 @@ def test_every_tolerance_has_a_reason_and_is_small() -> None:
     for name, tolerance in TOLERANCES.items():
         assert tolerance.reason, name
         assert 0 <= tolerance.relative <= 1e-5, name
-        assert 0 <= tolerance.argument <= 2.0**-21, name
+        assert 0 <= tolerance.argument <= 3 * 2.0**-23, name
         assert 0 <= tolerance.absolute < 1e-37, name

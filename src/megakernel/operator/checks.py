@@ -6,7 +6,7 @@ poisoned data led to is told apart from it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,13 @@ def _count(name: str, wrong: NDArray[np.bool_], what: str) -> Check:
     return Check(name, count == 0, float(count), 0.0, detail)
 
 
+def _check_nan_rows(name: str, actual: Float32, expected: Float64) -> Check:
+    """NaN that is expected passes, and is reported."""
+    check = _count(f"{name}.nan_rows", np.isnan(actual) != np.isnan(expected), "are NaN, or are not, wrongly")
+    count = int(np.count_nonzero(np.isnan(expected)))
+    return replace(check, detail=f"{count} values are NaN, as they must be") if check.passed and count else check
+
+
 def _place(index: tuple[int, ...]) -> str:
     return ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), index, strict=False))
 
@@ -94,7 +101,7 @@ def check_quantity(name: str, actual: Float32, reference: Reference, tile: int) 
     unwritten = actual.view(np.uint32) == np.uint32(POISON)
     checks = [
         _count(f"{name}.written", unwritten, "not written"),
-        _count(f"{name}.nan_rows", np.isnan(actual) != np.isnan(expected), "are NaN, or are not, wrongly"),
+        _check_nan_rows(name, actual, expected),
     ]
     with np.errstate(invalid="ignore"):  # signalling NaN, and infinities that cancel
         wide = actual.astype(np.float64)

@@ -85,6 +85,13 @@ def _repeated_maxima(problem: Problem) -> Array:
     return x
 
 
+def _outlier(problem: Problem) -> Array:
+    """One value far above the rest: exponentials of large arguments, which magnify an error of the scale."""
+    x = hashed(problem.rows, problem.width) / np.float32(8)
+    x[:, problem.width // 2] = 40
+    return x
+
+
 def _maxima_at_tile_edges(problem: Problem) -> Array:
     """One maximum per row, at the first or last element of a tile of any power of two up to 16,384."""
     x = hashed(problem.rows, problem.width)
@@ -117,6 +124,7 @@ FIXTURES: dict[str, Callable[[Problem], Array]] = {
     "denormal": _denormal,
     "negative": _negative,
     "repeated_maxima": _repeated_maxima,
+    "outlier": _outlier,
     "maxima_at_tile_edges": _maxima_at_tile_edges,
     "scaled_rows": _scaled_rows,
 }

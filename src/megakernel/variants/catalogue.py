@@ -1,6 +1,7 @@
 """The shipped implementations. Adding one is a kernel under ``cuda/`` and a declaration here."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 from megakernel.errors import UsageError
@@ -223,10 +224,11 @@ def find(name: str) -> Variant:
 def _from_file(path: Path, attribute: str) -> Variant:
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"megakernel_user_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the module that they are made in
     try:
         spec.loader.exec_module(module)
     except Exception as error:
