@@ -6,7 +6,11 @@ namespace emulator {
 
 // ---- Kernels: the generated source file defines the table, one entry for each name expression.
 
-using KernelEntry = void (*)(void** parameters);
+struct KernelEntry {
+  void (*call)(void** parameters);
+  unsigned parameter_count;
+  const unsigned* parameter_bytes;
+};
 extern const KernelEntry kernel_table[];
 
 template <size_t... INDICES>
@@ -27,6 +31,8 @@ struct Caller<KERNEL> {
   static void unpack([[maybe_unused]] void** parameters, Indices<INDICES...>) {
     KERNEL(*static_cast<Arguments*>(parameters[INDICES])...);
   }
+  static constexpr unsigned PARAMETER_BYTES[] = {sizeof(Arguments)..., 0};
+  static constexpr KernelEntry entry() { return {call, sizeof...(Arguments), PARAMETER_BYTES}; }
   static void call(void** parameters) { unpack(parameters, typename CountIndices<sizeof...(Arguments)>::Type()); }
 };
 
@@ -168,7 +174,7 @@ inline void reset(const LaunchRequest& requested) {
   statistics = {};
   memset(&finding, 0, sizeof finding);
   finding.block = finding.thread = -1;
-  kernel_entry = kernel_table[request.kernel];
+  kernel_entry = kernel_table[request.kernel].call;
   warps_per_block = (request.block_threads + WARP_LANES - 1) / WARP_LANES;
   grid_dimension.x = request.grid_blocks;
   block_dimension.x = request.block_threads;
@@ -183,6 +189,13 @@ inline void reset(const LaunchRequest& requested) {
 }  // namespace emulator
 
 #define EMULATOR_API extern "C" __attribute__((visibility("default")))
+
+EMULATOR_API unsigned emulator_parameter_count(unsigned kernel) {
+  return emulator::kernel_table[kernel].parameter_count;
+}
+EMULATOR_API unsigned emulator_parameter_bytes(unsigned kernel, unsigned position) {
+  return emulator::kernel_table[kernel].parameter_bytes[position];
+}
 
 EMULATOR_API uint64_t emulator_workspace_bytes(const emulator::LaunchRequest* requested) {
   emulator::reset(*requested);

@@ -117,9 +117,9 @@ def test_verify_passes_and_fails_by_exit_code(device: FakeDevice, capsys: Captur
     assert run([*arguments, "--json"]) == 1
     captured = capsys.readouterr()
     records = json.loads(captured.out)
-    assert len(records) == 36
+    assert len(records) == 38
     assert not any(record["passed"] for record in records)
-    assert captured.err == "mk: 36 of 36 verifications failed\n"
+    assert captured.err == "mk: 38 of 38 verifications failed\n"
 
 
 def test_graph_prints_and_writes_its_topology(device: FakeDevice, tmp_path: Path, capsys: Capture) -> None:
@@ -266,10 +266,13 @@ def test_compile_needs_no_gpu_and_keeps_cubins(tmp_path: Path, capsys: Capture) 
     keep = tmp_path / "cubins"
     assert run(["compile", "copy", "row_retained", "--width", "50257", "--json", "--keep", str(keep)]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert [record["variant"] for record in records] == ["copy", "row_retained"]
+    assert [record["variant"] for record in records] == ["copy", "row_retained", "row_retained"]
     assert records[1]["name"] == "row_retained<256, 2048, Shape::unaligned>"
     assert all(record["registers"] > 0 and record["arch"] == "sm_90" for record in records)
-    assert {path.read_bytes()[:4] for path in keep.iterdir()} == {b"\x7fELF"}
+    assert {path.read_bytes()[:4] for path in keep.glob("*.cubin")} == {b"\x7fELF"}
+    assert len(list(keep.glob("*.cubin"))) == 3
+    assert all(b".target sm_90" in path.read_bytes() for path in keep.glob("*.ptx"))
+    assert len(list(keep.glob("*.ptx"))) == 3
     assert run(["compile", "empty"]) == 0
     assert "\x1b" not in capsys.readouterr().out
 

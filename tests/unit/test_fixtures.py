@@ -113,6 +113,7 @@ PROPERTIES: dict[str, Callable[[Array], object]] = {
     "denormal": lambda x: x.any() and np.abs(x).max() < np.finfo(np.float32).smallest_normal,
     "negative": lambda x: (x < 0).all(),
     "repeated_maxima": lambda x: ((x == x.max(axis=1, keepdims=True)).sum(axis=1) > 20).all(),
+    "outlier": lambda x: bool((x == 40).sum() == x.shape[0] and np.sort(np.abs(x), axis=1)[:, -2].max() <= 1),
     "maxima_at_tile_edges": lambda x: _at_tile_edges(x),
     "scaled_rows": lambda x: len({int(np.log2(np.abs(row).max())) for row in x}) >= 8,
 }

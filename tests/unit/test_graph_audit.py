@@ -95,7 +95,7 @@ def test_arguments_of_the_topology_are_values_not_views_of_freed_memory() -> Non
 
 
 def test_a_description_has_a_line_for_each_node_and_names_what_it_waits_for() -> None:
-    lines = describe(topology_of("row_retained"))
+    lines = describe(topology_of("row_retained"), {})
     assert len(lines) == 3
     assert lines[0].endswith(" cooperative")
     assert lines[2].startswith("2: _Zrow_retained<256, 1024, Shape::aligned> grid 10 block 256 shared 4192 B")
@@ -103,7 +103,7 @@ def test_a_description_has_a_line_for_each_node_and_names_what_it_waits_for() ->
 
 
 def test_dot_names_every_node_and_edge() -> None:
-    dot = to_dot(topology_of("local_recompute"), "local_recompute")
+    dot = to_dot(topology_of("local_recompute"), "local_recompute", {"_Zunknown": "x"})
     assert dot.startswith('digraph "local_recompute" {')
     assert dot.endswith("}")
     assert dot.count("[label=") == 3

@@ -15,7 +15,7 @@ from megakernel.cli.options import (
     chosen_variants,
     parse_configuration,
 )
-from megakernel.operator.contract import BENCHMARK_WIDTH
+from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH
 
 
 def register(app: typer.Typer) -> None:
@@ -41,8 +41,14 @@ def compile_(
     from megakernel.report import tables
 
     records: list[dict[str, object]] = []
-    for each in chosen_variants(variant):
-        chosen = parse_configuration(configuration) or each.default_configuration(1)
+    subjects = [
+        (each, chosen)
+        for each in chosen_variants(variant)
+        for chosen in dict.fromkeys(
+            parse_configuration(configuration) or each.default_configuration(rows) for rows in BENCHMARK_ROWS
+        )
+    ]
+    for each, chosen in subjects:
         problem = Problem(1, width)
         started = time.perf_counter()
         recipe = make_recipe(each.source_path(kernel_folder()), each.kernel_names(problem, chosen), arch)
@@ -51,6 +57,7 @@ def compile_(
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             (keep / f"{each.name}-{chosen}-{arch}.cubin").write_bytes(cubin.image)
+            (keep / f"{each.name}-{chosen}-{arch}.ptx").write_bytes(cubin.ptx)
         for resources in cubin.resources.values():
             records.append(
                 {"variant": each.name, "arch": arch, **asdict(resources)}
@@ -101,13 +108,14 @@ def graph(
         held = executable.topology()
         topology = held or expected
         faults = audit(held, expected) if held else []
+        names = {kernel.resources.symbol: kernel.resources.name for kernel in prepared.kernels.values()}
         verdict = "; ".join(faults) or ("as declared" if held else "none: the emulator holds no graph to read back")
         if dot is not None:
-            dot.write_text(to_dot(topology, chosen.name) + "\n")
+            dot.write_text(to_dot(topology, chosen.name, names) + "\n")
         if json:
             audited = {"variant": chosen.name, "audited": held is not None, "faults": faults}
             tables.print_json(asdict(topology) | audited)
         else:
-            tables.print_lines([*describe(topology), f"audit: {verdict}"])
+            tables.print_lines([*describe(topology, names), f"audit: {verdict}"])
     if faults:
         raise VerdictError(f"the graph of {chosen.name} is not as declared: {'; '.join(faults)}")

@@ -49,6 +49,8 @@ def verify(
     json: JsonOption = False,
 ) -> None:
     """Holds outputs and every intermediate against a float64 reference."""
+    from dataclasses import replace
+
     from megakernel.device.choose import open_device
     from megakernel.errors import UsageError, VerdictError
     from megakernel.operator.contract import Problem
@@ -71,9 +73,13 @@ def verify(
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
         with opened, KernelStore(opened) as store:
             problems = [Problem(count, width, eps) for count in rows_or_default(rows, opened.facts.kind)]
-            results += verify_all(
+            found = verify_all(
                 opened, store, variants, problems, fixture, submissions(submission), chosen, watchdog_s=watchdog
             )
+            for result in found:
+                results.append(replace(result, seed=seed))
+                tables.print_progress(f"verified {len(results)}: seed {seed}, {tables.subject(result)}")
+    tables.print_progress("")
     if json:
         tables.print_json([tables.verification_record(result) for result in results])
     else:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from megakernel.errors import PlanError
 from megakernel.record.plan import Launch, Pointer, Value
 
 
@@ -66,6 +67,18 @@ class PackedArguments:
         start = address_of(self._bytes)
         self._pointers = np.array([start + 8 * i for i in range(len(values))] or [0], np.uint64)
         self.pointers_address = address_of(self._pointers)
+
+    def require(self, sizes: tuple[int, ...], kernel: str) -> None:
+        """Holds the declared types against the compiled kernel's.
+
+        Raises:
+            PlanError: the kernel takes other parameters.
+        """
+        if self.sizes != sizes:
+            raise PlanError(
+                f"{kernel} takes {len(sizes)} parameters of {list(sizes)} bytes, "
+                f"but its declaration gives {len(self.sizes)} of {list(self.sizes)}"
+            )
 
     @property
     def bits(self) -> tuple[int, ...]:

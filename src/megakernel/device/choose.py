@@ -27,6 +27,9 @@ def open_device(name: str = "auto", *, sms: int | None = None, seed: int = 0, we
         return _emulator("", sms, seed, weak_stores)
     if for_emulator:
         raise UsageError(f"SMs, seeds and weak stores can be chosen for the emulator alone, not for device {name!r}")
+    if not (name == "auto" or name.isdecimal() or name.startswith(("GPU-", "MIG-"))):
+        hint = f"; to emulate that GPU, emulator:{name.lower()}" if name.lower() in NAMED_GPUS else ""
+        raise UsageError(f"no device {name!r}: give auto, a GPU's index or UUID, emulator or emulator:GPU{hint}")
     try:
         return _gpu(name)
     except MissingError:
@@ -46,10 +49,11 @@ def open_planner(name: str = "auto", **overrides: int | None) -> Planner:
     Raises:
         UsageError: no device has that name, or facts of a real GPU were to be overridden.
     """
+    name = name.lower() if name.lower() in NAMED_GPUS else name
     given: dict[str, Any] = {fact: value for fact, value in overrides.items() if value is not None}
     if name not in NAMED_GPUS and (name != "auto" or given):
         if given:
-            raise UsageError(f"{', '.join(given)} can be overridden for a named GPU alone: {', '.join(NAMED_GPUS)}")
+            raise UsageError(f"an SM can be changed for a GPU by name alone: --device {' or '.join(NAMED_GPUS)}")
         return open_device(name)
     if name == "auto":
         try:
@@ -73,7 +77,7 @@ def _gpu(name: str) -> Device:
 
         gpus = list_gpus()
     except (ImportError, MissingError) as error:
-        raise MissingError(f"{error}; without one, use --device emulator") from error
+        raise MissingError(f"{str(error).rstrip('.')}; without one, use --device emulator") from error
     if name == "auto":
         return Gpu(0)
     for ordinal, facts in enumerate(gpus):

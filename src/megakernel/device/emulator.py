@@ -108,7 +108,9 @@ class EmulatedExecutable:
                     f"cooperative launch of {launch.kernel} with {launch.grid} blocks is too large: "
                     f"{device.facts.name} holds {cap} at once"
                 )
-            self._steps.append((launch, kernel, PackedArguments(launch, addresses), cap))
+            packed = PackedArguments(launch, addresses)
+            packed.require(kernel.library.parameter_sizes(launch.kernel), launch.kernel)
+            self._steps.append((launch, kernel, packed, cap))
         self._build_ns = time.perf_counter_ns() - started
         self.submit: Callable[[], object] = self._submit
         self.wait: Callable[[], object] = _nothing

@@ -80,6 +80,8 @@ typedef struct {
   Wait waits[16];
   char message[1024];
 } Finding;
+unsigned emulator_parameter_count(unsigned kernel);
+unsigned emulator_parameter_bytes(unsigned kernel, unsigned position);
 uint64_t emulator_workspace_bytes(const LaunchRequest*);
 int emulator_launch(const LaunchRequest*, LaunchStatistics*, Finding*);
 """)
@@ -130,6 +132,12 @@ class Library:
     @property
     def kernels(self) -> tuple[str, ...]:
         return self.shared_object.name_expressions
+
+    def parameter_sizes(self, kernel: str) -> tuple[int, ...]:
+        """Bytes of each parameter of a kernel, as it was compiled."""
+        number = self.kernels.index(kernel)
+        count = self._library.emulator_parameter_count(number)
+        return tuple(int(self._library.emulator_parameter_bytes(number, i)) for i in range(count))
 
     def launch(
         self,

@@ -12,7 +12,6 @@ from cuda.bindings import driver
 
 from megakernel.device.arguments import PackedArguments, host_bits
 from megakernel.device.driver import call, failure
-from megakernel.errors import PlanError
 from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
 
 _COOPERATIVE = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -33,11 +32,7 @@ def parameter_sizes(function: Any) -> tuple[int, ...]:
 def _packed(launch: Launch, function: Any, addresses: Mapping[str, int]) -> PackedArguments:
     """Packs a launch's arguments and holds the declared types against the compiled kernel's."""
     packed = PackedArguments(launch, addresses)
-    sizes = parameter_sizes(function)
-    if packed.sizes != sizes:
-        raise PlanError(
-            f"{launch.kernel} takes parameters of {list(sizes)} bytes, but its declaration gives {list(packed.sizes)}"
-        )
+    packed.require(parameter_sizes(function), launch.kernel)
     return packed
 
 

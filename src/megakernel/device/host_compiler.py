@@ -175,7 +175,7 @@ def build(
 
 def _stub_text(source: Path, name_expressions: Sequence[str]) -> str:
     """The translation unit: the emulator, the kernel source, and a table that instantiates the kernels."""
-    entries = "".join(f"    Caller<&{expression}>::call,\n" for expression in name_expressions)
+    entries = "".join(f"    Caller<&{expression}>::entry(),\n" for expression in name_expressions)
     return (
         '#include "cuda_host.hpp"\n'
         f'#include "{source.name}"\n'

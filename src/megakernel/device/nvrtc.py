@@ -35,6 +35,7 @@ class Cubin:
         options: those NVRTC was given.
         nvrtc_version: such as ``"13.0"``.
         log: NVRTC's log, with the assembler's resource report.
+        ptx: the intermediate code; empty where the cubin comes from the cache.
     """
 
     image: bytes
@@ -43,6 +44,7 @@ class Cubin:
     options: tuple[str, ...]
     nvrtc_version: str
     log: str
+    ptx: bytes = b""
 
 
 def _call(function: Any, *arguments: Any) -> Any:
@@ -182,11 +184,14 @@ def compile_recipe(recipe: Recipe) -> Cubin:
             raise CompileError(f"{source} did not compile ({status.name}):\n{log}\noptions: {options}")
         image = bytearray(_call(nvrtc.nvrtcGetCUBINSize, program))
         _call(nvrtc.nvrtcGetCUBIN, program, image)
+        ptx = bytearray(_call(nvrtc.nvrtcGetPTXSize, program))
+        _call(nvrtc.nvrtcGetPTX, program, ptx)
         symbols = {name: _call(nvrtc.nvrtcGetLoweredName, program, name.encode()).decode() for name in names}
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     resources = {name: _resources(name, symbol, log) for name, symbol in symbols.items()}
-    return Cubin(bytes(image), recipe.arch, resources, recipe.options, recipe.nvrtc_version, log)
+    ptx_text = bytes(ptx).rstrip(b"\0")
+    return Cubin(bytes(image), recipe.arch, resources, recipe.options, recipe.nvrtc_version, log, ptx_text)
 
 
 def _resources(name: str, symbol: str, log: str) -> KernelResources:

@@ -48,6 +48,7 @@ def _session(path: Path, file: h5py.File) -> Session:
         environment={name: _text(dataset) for name, dataset in file.get("environment", {}).items()},
         series=tuple(_series(file["series"][name]) for name in sorted(file["series"])),
         throttled_rounds=int(sum(int(shape["throttled"][()].sum()) for shape in shapes)),
+        refusals=tuple(line for shape in shapes for line in _refusals(shape)),
         attributes={name: str(value) for name, value in file.attrs.items()},
     )
 
@@ -110,3 +111,14 @@ def _submission(group: h5py.Group) -> Submission:
         if stored == known:
             return known
     raise RecordError(f"{group.file.filename}: {group.name} has submission {stored!r}, not one of {SUBMISSIONS}")
+
+
+def _refusals(shape: h5py.Group) -> list[str]:
+    entries = shape["refused"].values() if "refused" in shape else ()
+    rows = int(shape.attrs["rows"])
+    lines = []
+    for entry in entries:
+        first, *others = _text(entry["reason"]).splitlines() or ["?"]
+        more = f" (and {len(others)} more lines in the file)" if others else ""
+        lines.append(f"{entry.attrs['variant']}, {rows} rows, {entry.attrs['submission']}: {first}{more}")
+    return lines

@@ -105,7 +105,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Session:
-    """A session as loaded from its file."""
+    """A session as loaded from its file.
+
+    Attributes:
+        refusals: a line for each subject that was not timed, with the reason.
+    """
 
     path: str
     complete: bool
@@ -115,4 +119,5 @@ class Session:
     environment: Mapping[str, str]
     series: tuple[Series, ...]
     throttled_rounds: int = 0
+    refusals: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)

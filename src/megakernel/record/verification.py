@@ -40,9 +40,10 @@ class Verification:
 
 @dataclass(frozen=True)
 class Result:
-    """A verification, and of what."""
+    """A verification, and of what; on the emulator also the seed of its interleaving."""
 
     device: DeviceFacts
     plan: Plan
     submission: Submission
     verification: Verification
+    seed: int = 0

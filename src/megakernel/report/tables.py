@@ -17,7 +17,7 @@ from rich.text import Text
 
 from megakernel.record.facts import DeviceFacts
 from megakernel.record.protocol import METRICS
-from megakernel.record.session import Session
+from megakernel.record.session import Series, Session
 from megakernel.record.verification import Result
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
 
@@ -42,7 +42,9 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Prints a table; a column is its heading and whether it holds numbers."""
-    table = Table(title=_text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    if title:
+        print_lines([title])
+    table = Table(box=None, pad_edge=False)
     for heading, numeric in columns:
         table.add_column(_text(heading), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
@@ -76,21 +78,23 @@ def print_session(session: Session) -> None:
     by_series: dict[tuple[str, int, int, str], dict[str, Row]] = {}
     for row in rows:
         by_series.setdefault((row.variant, row.rows, row.width, row.submission), {})[row.metric] = row
-    launches: dict[tuple[str, int, int, str], int] = {
-        (s.variant, s.problem.rows, s.problem.width, s.submission): s.launches for s in session.series
+    known: dict[tuple[str, int, int, str], Series] = {
+        (s.variant, s.problem.rows, s.problem.width, s.submission): s for s in session.series
     }
-    columns = [("rows", True), ("variant", False), ("submission", False)]
+    columns = [("rows", True), ("variant", False), ("submission", False), ("tile", False), ("launches", True)]
     for metric in METRICS:
         columns += [(metric, True), ("p10-p90", True)]
     columns += [("of python", True), ("host / copy", True), ("event / copy", True)]
     body = []
-    for subject, metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
-        variant, count, _, submission = subject
-        cells: list[object] = [count, variant, submission]
+    for key, metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
+        variant, count, _, submission = key
+        series = known[key]
+        cells: list[object] = [count, variant, submission, series.configuration, series.launches]
         for metric in METRICS:
             row = metrics[metric]
             cells += [f"{row.median_ns / 1e3:.2f}", f"{row.p10_ns / 1e3:.2f}-{row.p90_ns / 1e3:.2f}"]
-        cells.append(f"{launches[subject] * PYTHON_LAUNCH_OVERHEAD_NS / 1e3:.1f}" if submission == "direct" else "-")
+        of_python = submission == "direct" and session.device.get("kind") == "gpu"
+        cells.append(f"{series.launches * PYTHON_LAUNCH_OVERHEAD_NS / 1e3:.1f}" if of_python else "-")
         cells += [_ratio(metrics["host_completion"]), _ratio(metrics["event_interval"])]
         body.append(cells)
     widths = ", ".join(str(width) for width in sorted({row.width for row in rows}))
@@ -115,9 +119,10 @@ def _notes(session: Session) -> list[str]:
         notes.append("emulated on a CPU: the times say nothing about a GPU")
     if session.throttled_rounds:
         notes.append(f"{session.throttled_rounds} rounds were throttled (power or temperature); they are included")
+    notes += [f"NOT TIMED: {refusal}" for refusal in session.refusals]
     wrong = [s for s in session.series if s.verified_after is False]
     notes += [f"WRONG after timing: {s.variant}, {s.problem.rows} rows, {s.submission}" for s in wrong]
-    if any(s.submission == "direct" for s in session.series):
+    if session.device.get("kind") == "gpu" and any(s.submission == "direct" for s in session.series):
         notes.append(
             "of python: what submitting the launches from Python costs the host beyond C++, measured on an H200's "
             "host (docs/performance.md); part of it hides behind the kernels"
@@ -185,34 +190,49 @@ def print_occupancy(records: Sequence[dict[str, object]], rows: Sequence[int], t
 
 
 def print_verification(results: Sequence[Result], *, verbose: bool) -> None:
-    """One line for each verification, then the checks that failed (with ``verbose``, all)."""
-    body = []
+    """One line for each case, over all its seeds; then what failed (with ``verbose``, every check)."""
+    cases: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        checks = result.verification.checks
-        accuracy = [check for check in checks if check.name.endswith("accuracy")]
+        cases.setdefault(_subject(result), []).append(result)
+    body = []
+    for case, of_case in cases.items():
+        failed = [result for result in of_case if not result.verification.passed]
+        accuracy = [c for r in of_case for c in r.verification.checks if c.name.endswith("accuracy")]
         worst = max(accuracy, key=lambda check: check.measured, default=None)
-        body.append(
-            (
-                *_subject(result),
-                "passed" if result.verification.passed else "FAILED",
-                len(checks),
-                f"{worst.measured:.2f}" if worst else "-",
-                worst.name if worst else "-",
-            )
-        )
+        verdict = "FAILED" if failed else "passed"
+        if len(of_case) > 1:
+            verdict += f", {len(of_case) - len(failed)} of {len(of_case)} seeds"
+        checks = len(of_case[0].verification.checks)
+        body.append((*case, verdict, checks, f"{worst.measured:.2f}" if worst else "-", worst.name if worst else "-"))
     devices = dict.fromkeys(f"{r.device.name}{' (emulated)' * (r.device.kind == 'emulator')}" for r in results)
     columns = [("rows", True), ("width", True), ("variant", False), ("submission", False), ("fixture", False)]
     columns += [("verdict", False), ("checks", True), ("worst error / allowed", True), ("of", False)]
     print_table(columns, body, ", ".join(devices))
     for result in results:
-        subject = " ".join(str(part) for part in _subject(result))
-        shown = result.verification.checks if verbose else result.verification.failures
-        print_lines(f"{'passed' if check.passed else 'FAILED'} {subject}: {check}" for check in shown)
+        print_lines(_check_lines(result, verbose=verbose))
+
+
+def _check_lines(result: Result, *, verbose: bool) -> list[str]:
+    """All checks, or the first that failed: the others mostly follow from it."""
+    seed = f", seed {result.seed}" if result.seed else ""
+    prefix = f"{subject(result)}{seed}"
+    if verbose:
+        checks = result.verification.checks
+        return [f"{'passed' if check.passed else 'FAILED'} {prefix}: {check}" for check in checks]
+    failures = result.verification.failures
+    more = f" (and {len(failures) - 1} more checks: --verbose)" if len(failures) > 1 else ""
+    return [f"FAILED {prefix}: {failures[0]}{more}"] if failures else []
 
 
 def _subject(result: Result) -> tuple[object, ...]:
     problem = result.plan.problem
     return problem.rows, problem.width, result.plan.variant, result.submission, result.verification.fixture
+
+
+def subject(result: Result) -> str:
+    """What was verified, in words."""
+    rows, width, variant, submission, fixture = _subject(result)
+    return f"{variant} {rows} x {width} {submission}, fixture {fixture}"
 
 
 def verification_record(result: Result) -> dict[str, object]:
@@ -226,12 +246,20 @@ def verification_record(result: Result) -> dict[str, object]:
         "width": width,
         "submission": submission,
         "fixture": fixture,
+        "seed": result.seed,
         "passed": result.verification.passed,
         "checks": [
             {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(check).items()}
             for check in result.verification.checks
         ],
     }
+
+
+def print_progress(message: str) -> None:
+    """What is being done, on standard error, and only where that is a terminal; the next message replaces it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{message}")
+        sys.stderr.flush()
 
 
 def print_notice(message: str) -> None:

@@ -37,6 +37,7 @@ def rms_softmax(
         VerdictError: with ``check``, a row is not finite or its sum of squares overflows.
         MegakernelError: see ``prepare``.
     """
+    x = np.asarray(x)
     if x.ndim != 2 or x.dtype != np.float32:
         raise UsageError(f"x is {x.dtype} of shape {x.shape}: give float32 of shape (rows, width)")
     chosen = find(variant)

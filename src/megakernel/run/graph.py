@@ -38,24 +38,25 @@ def audit(actual: Topology, expected: Topology) -> list[str]:
     return faults
 
 
-def describe(topology: Topology) -> list[str]:
-    """One line for each node, with the nodes it waits for."""
+def describe(topology: Topology, names: Mapping[str, str]) -> list[str]:
+    """One line for each node, with the nodes it waits for. ``names`` gives readable names for symbols."""
     lines = []
     for position, node in enumerate(topology.nodes):
         waits = [str(a) for a, b in topology.edges if b == position]
         lines.append(
-            f"{position}: {node.symbol} grid {node.grid} block {node.block} shared {node.shared_bytes} B"
+            f"{position}: {names.get(node.symbol, node.symbol)} grid {node.grid} block {node.block} "
+            f"shared {node.shared_bytes} B"
             f"{' cooperative' if node.cooperative else ''}{' after ' + ', '.join(waits) if waits else ''}"
         )
     return lines
 
 
-def to_dot(topology: Topology, name: str) -> str:
+def to_dot(topology: Topology, name: str, names: Mapping[str, str]) -> str:
     """The graph in Graphviz' language."""
     lines = [f'digraph "{name}" {{', "  node [shape=box];"]
     for position, node in enumerate(topology.nodes):
         kind = "cooperative, " if node.cooperative else ""
-        label = f"{node.symbol}\\n{kind}{node.grid} x {node.block}, {node.shared_bytes} B"
+        label = f"{names.get(node.symbol, node.symbol)}\\n{kind}{node.grid} x {node.block}, {node.shared_bytes} B"
         lines.append(f'  n{position} [label="{label}"];')
     lines += [f"  n{a} -> n{b};" for a, b in topology.edges]
     return "\n".join([*lines, "}"])

@@ -11,6 +11,7 @@ import numpy as np
 from megakernel.device.face import Device, Executable, Stopwatch
 from megakernel.device.sources import kernel_folder, source_hashes
 from megakernel.errors import CompileError, PlanError
+from megakernel.operator.checks import Check
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Submission
 from megakernel.record.protocol import Protocol
@@ -144,19 +145,19 @@ class _Session:
                     )
                     timed.append(_Timed(self.writer.add_series(shape, subject), prepared, executable))
                 else:
-                    failures = self._note(variant, submission, problem, verification.failures)
-                    self.writer.add_refusal(shape, variant.name, submission, "\n".join(failures))
+                    self._note(variant, submission, problem, verification.failures)
+                    reasons = "\n".join(str(failure) for failure in verification.failures)
+                    self.writer.add_refusal(shape, variant.name, submission, reasons)
         except (CompileError, PlanError) as error:
             self.writer.add_refusal(shape, variant.name, "any", str(error))
             self.refused.append(f"{variant.name}, {problem.rows} rows: {error}")
         return timed
 
-    def _note(
-        self, variant: Variant, submission: Submission, problem: Problem, failures: Sequence[object]
-    ) -> list[str]:
-        lines = [f"{variant.name}, {problem.rows} rows, {submission}: {failure}" for failure in failures]
-        self.failures += lines
-        return lines
+    def _note(self, variant: Variant, submission: Submission, problem: Problem, failures: Sequence[Check]) -> None:
+        """The first that failed: the others mostly follow from it, and the file has them all."""
+        if failures:
+            more = f" (and {len(failures) - 1} more checks)" if len(failures) > 1 else ""
+            self.failures.append(f"{variant.name}, {problem.rows} rows, {submission}: {failures[0]}{more}")
 
     def _configuration(
         self, store: KernelStore, shape: int, variant: Variant, operands: Operands, stopwatch: Stopwatch
