@@ -162,9 +162,9 @@ def test_a_users_own_variant_is_found_in_its_file(tmp_path: Path) -> None:
         (OWN.format(name="mine", source="k.cu"), "THEIRS", "own.py: 'THEIRS' is not a Variant"),
         ("MINE = 3", "MINE", "own.py: 'MINE' is not a Variant"),
         (OWN.format(name="copy", source="k.cu"), "MINE", "own.py: the name 'copy' belongs to a shipped variant"),
-        ("import megakernel.nothing", "MINE", "own.py: ModuleNotFoundError: No module named 'megakernel.nothing'"),
+        ("import megakernel.nothing", "MINE", "own.py:1: ModuleNotFoundError: No module named 'megakernel.nothing'"),
         ("MINE = ", "MINE", "own.py: SyntaxError: invalid syntax (own.py, line 1)"),
-        ("1 / 0", "MINE", "own.py: ZeroDivisionError: division by zero"),
+        ("1 / 0", "MINE", "own.py:1: ZeroDivisionError: division by zero"),
     ],
 )
 def test_a_bad_file_of_a_users_own_is_refused_in_one_line(

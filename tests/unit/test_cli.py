@@ -298,10 +298,12 @@ def test_errors_become_exit_codes_in_one_place(
     assert (captured.out, captured.err) == ("", message)
 
 
-def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_that_says_so_and_where(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("two\nlines")
 
     monkeypatch.setattr("megakernel.device.choose.open_device", fail)
-    with pytest.raises(ZeroDivisionError):
-        run(["verify"])
+    assert run(["verify"]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("mk: internal error at test_cli.py:")
+    assert message.endswith("ZeroDivisionError: two lines\n")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from megakernel.cli import interrupts
 from megakernel.cli.options import (
     DeviceOption,
     JsonOption,
@@ -105,7 +106,7 @@ def bench(
         writer = SessionWriter(path)
         try:
             with tables.progress_bar() as bar:
-                outcome = run_session(opened, request, writer, tables.progress_report(bar))
+                outcome = run_session(opened, request, writer, interrupts.checked(tables.progress_report(bar)))
             writer.finish()
         except BaseException:
             if writer.close():

@@ -15,6 +15,8 @@ from megakernel.cli.options import (
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH
 
+_MOST = 2**31 - 1
+
 
 def register(app: typer.Typer) -> None:
     app.command("devices")(devices)
@@ -43,18 +45,21 @@ def occupancy(
     device: Annotated[
         str, typer.Option("--device", help="auto, a GPU's index or UUID, or a GPU by name: h100.", metavar="NAME")
     ] = "auto",
-    sms: Annotated[int | None, typer.Option("--sms", min=1, help="SMs of a named GPU.", metavar="N")] = None,
+    sms: Annotated[int | None, typer.Option("--sms", min=1, max=_MOST, help="SMs of a named GPU.", metavar="N")] = None,
     smem_per_sm: Annotated[
-        int | None, typer.Option("--smem-per-sm", min=1, help="Shared memory of its SM, in bytes.", metavar="N")
+        int | None,
+        typer.Option("--smem-per-sm", min=1, max=_MOST, help="Shared memory of its SM, in bytes.", metavar="N"),
     ] = None,
     smem_per_block: Annotated[
-        int | None, typer.Option("--smem-per-block", min=1, help="What a block may have, in bytes.", metavar="N")
+        int | None,
+        typer.Option("--smem-per-block", min=1, max=_MOST, help="What a block may have, in bytes.", metavar="N"),
     ] = None,
     registers_per_sm: Annotated[
-        int | None, typer.Option("--registers-per-sm", min=1, help="Registers of its SM.", metavar="N")
+        int | None, typer.Option("--registers-per-sm", min=1, max=_MOST, help="Registers of its SM.", metavar="N")
     ] = None,
     threads_per_sm: Annotated[
-        int | None, typer.Option("--threads-per-sm", min=1, help="Threads that its SM holds.", metavar="N")
+        int | None,
+        typer.Option("--threads-per-sm", min=1, max=_MOST, help="Threads that its SM holds.", metavar="N"),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Walk through each kernel's numbers.")] = False,
     json: JsonOption = False,

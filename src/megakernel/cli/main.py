@@ -1,11 +1,14 @@
 """The command ``mk``: wires the commands together and turns errors into exit codes. Nothing else does."""
 
+import os
 import sys
+import traceback
+from contextlib import suppress
 
 import typer
 
 from megakernel import __version__
-from megakernel.cli import bench, devices, kernels, verify
+from megakernel.cli import bench, devices, interrupts, kernels, verify
 
 GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
 
@@ -42,8 +45,11 @@ def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code (DESIGN: 0 good, 1 bad verdict, 2 not done, 130 Ctrl-C)."""
     from megakernel.errors import MegakernelError
 
+    interrupts.install()
+    _replace_closed_streams()
     try:
         result = app(arguments, prog_name="mk", standalone_mode=False)
+        sys.stdout.flush()
     except typer.Exit as error:
         return int(error.exit_code)
     except MegakernelError as error:
@@ -52,9 +58,17 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         return INTERRUPTED
+    except SystemExit as error:  # how Typer ends a command whose output nobody reads
+        if isinstance(error.__context__, BrokenPipeError):
+            return GOOD
+        return int(error.code) if isinstance(error.code, int) else NOT_DONE
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe has gone: nothing is left to say
+        # The reader of a pipe has gone: nothing is left to say, nor to flush when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GOOD
+    except MemoryError as error:
+        _say(f"not enough memory: {error}")
+        return NOT_DONE
     except ImportError as error:
         _say(f"a package is missing or broken: {error}")
         return NOT_DONE
@@ -63,17 +77,34 @@ def run(arguments: list[str]) -> int:
         return NOT_DONE
     except Exception as error:
         # Usage errors know how to show themselves; their classes' home differs between releases of Typer.
-        if not hasattr(error, "show"):
-            raise
-        error.show()
+        if hasattr(error, "show"):
+            error.show()
+        else:
+            _say(_internal(error))
         return NOT_DONE
     if result == INTERRUPTED:  # some releases of Typer return this for Ctrl-C instead of raising it
         _say("interrupted")
     return int(result or GOOD)
 
 
+def _internal(error: Exception) -> str:
+    """A fault of this program, in one line that a report can quote."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return f"internal error at {place}: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _replace_closed_streams() -> None:
+    """Standard streams that the caller closed are None."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
 def _say(message: str) -> None:
-    sys.stderr.write(f"mk: {message}\n")
+    with suppress(OSError):  # a full or closed standard error changes no exit code
+        sys.stderr.write(f"mk: {message}\n")
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ DeviceOption = Annotated[
     str, typer.Option("--device", help="auto, a GPU's index or UUID, emulator, or emulator:GPU.", metavar="NAME")
 ]
 SmsOption = Annotated[
-    int | None, typer.Option("--sms", min=1, help="SMs of the emulated GPU, instead of its own.", metavar="N")
+    int | None,
+    typer.Option("--sms", min=1, max=65536, help="SMs of the emulated GPU, instead of its own.", metavar="N"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SubmissionOption = Annotated[SubmissionChoice, typer.Option("--submission", help="How invocations are submitted.")]
@@ -66,6 +67,6 @@ def parse_configuration(text: str | None) -> Configuration | None:
     if text is None:
         return None
     threads, x, tile = text.partition("x")
-    if not (x and threads.isdecimal() and tile.isdecimal()):
+    if not (x and threads.isdecimal() and tile.isdecimal() and len(text) <= 20):
         raise typer.BadParameter(f"{text!r} is not THREADSxTILE, such as 256x4096")
     return Configuration(int(threads), int(tile))

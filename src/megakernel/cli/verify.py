@@ -19,7 +19,9 @@ from megakernel.cli.options import (
     submissions,
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH, DEFAULT_EPS
-from megakernel.record.protocol import Protocol
+from megakernel.record.protocol import EMULATED, Protocol
+
+_WATCHDOG_S = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +46,10 @@ def verify(
     weak_stores: Annotated[
         bool, typer.Option("--weak-stores", help="Emulate stores that other blocks see only after a release.")
     ] = False,
-    watchdog: Annotated[float, typer.Option("--watchdog", help="Seconds until a run counts as hung.")] = 60.0,
+    watchdog: Annotated[
+        float | None,
+        typer.Option("--watchdog", help="Seconds until a run counts as hung.", show_default="60; emulated 600"),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every check.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -63,7 +68,8 @@ def verify(
     chosen = parse_configuration(configuration)
     for count in rows or BENCHMARK_ROWS:
         Problem(count, width, eps)  # refuses bad values before anything is opened
-    Protocol(watchdog_s=watchdog)
+    if watchdog is not None:
+        Protocol(watchdog_s=watchdog)
     results: list[Result] = []
     if device == "auto" and (seeds > 1 or weak_stores):
         device = "emulator"  # the same for every seed
@@ -73,8 +79,9 @@ def verify(
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
         with opened, KernelStore(opened) as store:
             problems = [Problem(count, width, eps) for count in rows_or_default(rows, opened.facts.kind)]
+            limit_s = watchdog or (_WATCHDOG_S if opened.facts.kind == "gpu" else EMULATED.watchdog_s)
             found = verify_all(
-                opened, store, variants, problems, fixture, submissions(submission), chosen, watchdog_s=watchdog
+                opened, store, variants, problems, fixture, submissions(submission), chosen, watchdog_s=limit_s
             )
             for result in found:
                 results.append(replace(result, seed=seed))

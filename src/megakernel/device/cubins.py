@@ -26,7 +26,7 @@ def cubin_for(source: Path, kernel_names: tuple[str, ...], arch: str, cache_fold
     recipe = make_recipe(source, kernel_names, arch)
     entry = (cache_folder or default_cache_folder()) / "cubins" / f"{source.stem}-{_key(recipe)}"
     cached = _read(entry)
-    if cached is None:
+    if cached is None or not set(kernel_names) <= set(cached.resources):
         cached = compile_recipe(recipe)
         _publish(entry, cached)
     return cached

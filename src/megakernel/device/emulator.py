@@ -215,7 +215,7 @@ class Emulator:
         sms: int | None = None,
         seed: int = 0,
         weak_stores: bool = False,
-        time_limit_s: float = 60.0,
+        time_limit_s: float = 20.0,
         build_options: BuildOptions | None = None,
     ) -> None:
         find_compiler()  # fails at once, with the way out, where there is none

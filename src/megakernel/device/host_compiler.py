@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from megakernel.device.cache import default_cache_folder, headers_in
+from megakernel.device.cache import default_cache_folder, headers_in, writable
 from megakernel.device.sources import kernel_folder
 from megakernel.errors import CompileError, MissingError
 
@@ -87,7 +87,10 @@ def find_compiler() -> HostCompiler:
     """
     named = os.environ.get("CXX")
     if named:
-        return _compiler_from_command(tuple(shlex.split(named)))
+        try:
+            return _compiler_from_command(tuple(shlex.split(named)))
+        except ValueError as error:
+            raise MissingError(f"cannot read the C++ compiler in CXX ({named!r}): {error}") from error
     for program in ("g++", "clang++"):
         if shutil.which(program):
             return _compiler_from_command((program,))
@@ -101,7 +104,8 @@ def find_compiler() -> HostCompiler:
 @functools.cache
 def _compiler_from_command(command: tuple[str, ...]) -> HostCompiler:
     try:
-        version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+        asked = [*command, "--version"]
+        version = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise MissingError(f"cannot run the C++ compiler {shlex.join(command)}: {error}") from error
     return HostCompiler(command, version.strip())
@@ -159,18 +163,42 @@ def build(
     stub = _stub_text(source, name_expressions)
     include_folders = (cuda_folder / "emulator", source.parent, cuda_folder)
     key = _content_key(compiler, flags, stub, (source, *headers_in(include_folders)))
-    cache_folder = cache_folder or default_cache_folder()
+    cache_folder = writable(cache_folder or default_cache_folder())
     built = cache_folder / "emulator" / f"{source.stem}-{key}.so"
-    if not built.exists():
+    if not _intact(built):
         built.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=built.parent.resolve(), prefix=f"{built.stem}."))
         try:
             fresh = _compile_stub(compiler, flags, stub, include_folders, scratch, cache_folder)
-            os.replace(fresh, built)
+            if not fresh.is_file():
+                raise CompileError(f"{shlex.join(compiler.command)} made no shared object: is it a C++ compiler?")
+            if built.is_dir():
+                shutil.rmtree(built)
+            _seal(fresh, built)
         finally:
             if not options.coverage:
                 shutil.rmtree(scratch)
     return SharedObject(built, source, tuple(name_expressions))
+
+
+def _checksum_file(built: Path) -> Path:
+    return built.with_suffix(".sha256")
+
+
+def _intact(built: Path) -> bool:
+    """Whether the object is there and what was published: loading a damaged one would crash."""
+    try:
+        return _checksum_file(built).read_text() == hashlib.sha256(built.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return False
+
+
+def _seal(fresh: Path, built: Path) -> None:
+    """Publishes the object, then its checksum. Builds of one key are not equal to the byte: the later pair counts."""
+    checksum = fresh.with_suffix(".sha256")
+    checksum.write_text(hashlib.sha256(fresh.read_bytes()).hexdigest())
+    os.replace(fresh, built)
+    os.replace(checksum, _checksum_file(built))
 
 
 def _stub_text(source: Path, name_expressions: Sequence[str]) -> str:
@@ -213,7 +241,7 @@ def _compile_stub(
     environment = dict(os.environ)
     if compiler.is_zig:
         environment["ZIG_GLOBAL_CACHE_DIR"] = environment["ZIG_LOCAL_CACHE_DIR"] = str(cache_folder / "zig")
-    outcome = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
+    outcome = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, cwd=scratch)
     if outcome.returncode != 0:
         raise CompileError(f"{shlex.join(command)}\n{outcome.stderr}{stub}")
     return fresh

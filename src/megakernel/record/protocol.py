@@ -9,6 +9,8 @@ LONGEST_WATCHDOG_S = 86_400.0  # a day; a thread cannot wait for any length of t
 
 METRICS = ("host_completion", "host_enqueue", "host_batch_completion", "event_interval")
 
+_LARGEST_COUNT = 1_000_000
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -36,11 +38,11 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for name in ("rounds", "singles", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
+            if not 1 <= getattr(self, name) <= _LARGEST_COUNT:
+                raise UsageError(f"{name} is {getattr(self, name)}: give 1 to {_LARGEST_COUNT}")
         for name in ("warmups", "pilot_repeats"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}: give 0 or more")
+            if not 0 <= getattr(self, name) <= _LARGEST_COUNT:
+                raise UsageError(f"{name} is {getattr(self, name)}: give 0 to {_LARGEST_COUNT}")
         if not 0 < self.watchdog_s <= LONGEST_WATCHDOG_S:
             raise UsageError(f"watchdog is {self.watchdog_s} s: give more than 0, at most {LONGEST_WATCHDOG_S}")
         if not -(2**63) <= self.order_seed < 2**63:

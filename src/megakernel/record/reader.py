@@ -68,6 +68,8 @@ def _series(group: h5py.Group) -> Series:
     attrs = group.attrs
     after = group.get("verified_after")
     rounds = group["round"][()]
+    if len(rounds) > 1 and not (np.diff(rounds) > 0).all():
+        raise RecordError(f"{group.file.filename}: {group.name} is damaged: its rounds do not follow one another")
     finished = len(rounds)  # appended last: a killed run may leave other arrays one entry longer
 
     def entries(name: str, dtype: Any, dimensions: int = 1) -> Any:

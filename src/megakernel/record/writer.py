@@ -7,7 +7,9 @@ Names that people choose are attribute values, never names of groups.
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ from megakernel.record.verification import Verification
 
 _STATE_FIELDS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "throttle_reasons")
 _TEXT = h5py.string_dtype()
+_LEAST_ROOM_BYTES = 8 * 2**20
 
 
 def utc_now() -> str:
@@ -39,18 +42,23 @@ class SessionWriter:
     """
 
     def __init__(self, path: Path) -> None:
+        if not path.name:
+            raise RecordError(f"{str(path)!r} names no file: give --out a file name")
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         for taken in (path, self.partial):
-            if taken.exists():
+            if os.path.lexists(taken):
                 raise RecordError(f"{taken} exists already: name another file with --out, or move it away")
         try:
+            self.require_room()
             self._file = h5py.File(self.partial, "x")
         except OSError as error:
             raise RecordError(f"cannot create {self.partial}: {error}") from error
         self._samples = 0
         self._output_rows: dict[tuple[int, str], int] = {}  # by shape and digest: the series that holds the row
         self._series: list[h5py.Group] = []
+        # Held open for the whole session: a dataset that is closed swallows what it could not write.
+        self._datasets: dict[str, Any] = {}
         self._shapes: list[h5py.Group] = []
         self._file.attrs.update(
             schema=SCHEMA, schema_version=SCHEMA_VERSION, complete=False, interruption="", created=utc_now()
@@ -140,19 +148,40 @@ class SessionWriter:
     def append(self, series: int, round_number: int, position: int, sample: Sample) -> None:
         group = self._series[series]
         self._samples += 1
-        _append(group["host_completion"], sample.singles_ns)
-        _append(group["host_enqueue"], sample.enqueue_ns)
-        _append(group["host_batch_completion"], sample.batch_ns)
-        _append(group["event_interval"], sample.event_ns)
-        _append(group["position"], position)
-        _append(group["round"], round_number)
+        for name, value in (
+            ("host_completion", sample.singles_ns),
+            ("host_enqueue", sample.enqueue_ns),
+            ("host_batch_completion", sample.batch_ns),
+            ("event_interval", sample.event_ns),
+            ("position", position),
+            ("round", round_number),
+        ):
+            self._append(group, name, value)
+
+    def _append(self, group: h5py.Group, name: str, value: Any) -> None:
+        dataset = self._datasets.setdefault(f"{group.name}/{name}", group[name])
+        dataset.resize(dataset.shape[0] + 1, axis=0)
+        dataset[-1] = value
+
+    def require_room(self) -> None:
+        """Refuses to go on before the disk is full: HDF5 cannot recover from a write that failed.
+
+        Raises:
+            RecordError: too little is left for the next round.
+        """
+        room = shutil.disk_usage(self.partial.parent).free
+        if room < _LEAST_ROOM_BYTES:
+            raise RecordError(
+                f"{room // 1024} KiB are left on the disk of {self.partial}, and a round may need "
+                f"{_LEAST_ROOM_BYTES // 1024}: make room, or name a file elsewhere with --out"
+            )
 
     def finish_round(self, shape: int, state: RoundState) -> None:
         """Stores the device's state around a round and makes the round safe."""
         group = self._shapes[shape]
         for name in _STATE_FIELDS:
-            _append(group[name], [_number(state.before, name), _number(state.after, name)])
-        _append(group["throttled"], state.before.throttled or state.after.throttled)
+            self._append(group, name, [_number(state.before, name), _number(state.after, name)])
+        self._append(group, "throttled", state.before.throttled or state.after.throttled)
         self._file.flush()
 
     def add_verification_after(self, series: int, verification: Verification) -> None:
@@ -206,7 +235,7 @@ class SessionWriter:
 
     def close(self) -> bool:
         """Closes an unfinished file, and removes it where it holds no sample. Returns whether it is kept."""
-        if self._file:
+        with suppress(Exception):  # after a write that failed; what went wrong has been raised already
             self._file.close()
         if self._samples == 0:
             self.partial.unlink(missing_ok=True)
@@ -222,11 +251,6 @@ def _growing(group: h5py.Group, name: str, shape_of_one: tuple[int, ...], dtype:
     return group.create_dataset(
         name, (0, *shape_of_one), dtype, maxshape=(None, *shape_of_one), chunks=(32, *shape_of_one)
     )
-
-
-def _append(dataset: Any, value: Any) -> None:
-    dataset.resize(dataset.shape[0] + 1, axis=0)
-    dataset[-1] = value
 
 
 def _storable(text: str) -> str:

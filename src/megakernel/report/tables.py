@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from rich.console import Console
@@ -25,8 +26,14 @@ from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_lab
 _WIDTH = 400
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves the exit code to the command line."""
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(markup=False, highlight=False, emoji=False, width=_WIDTH, no_color=not sys.stdout.isatty())
+    return _Console(markup=False, highlight=False, emoji=False, width=_WIDTH, no_color=not sys.stdout.isatty())
 
 
 def _text(value: object) -> Text:
@@ -264,7 +271,8 @@ def print_progress(message: str) -> None:
 
 def print_notice(message: str) -> None:
     """A line on standard error."""
-    sys.stderr.write(f"{message}\n")
+    with suppress(OSError):
+        sys.stderr.write(f"{message}\n")
 
 
 def progress_report(bar: Progress) -> Callable[[int, int, str], None]:

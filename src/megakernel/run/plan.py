@@ -105,7 +105,11 @@ def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_
         Pointer(quantity.name, first_row * quantity.row_bytes(problem, configuration.tile))
         for quantity in stage.quantities
     ]
-    arguments += [Value(scalar.name, scalar.dtype, scalars[scalar.name]) for scalar in stage.scalars]
+    for scalar in stage.scalars:
+        if scalar.name not in scalars:
+            known = ", ".join(scalars)
+            raise PlanError(f"{stage.kernel}: no scalar is called {scalar.name!r}; there are {known}")
+        arguments.append(Value(scalar.name, scalar.dtype, scalars[scalar.name]))
     per_row = stage.blocks_per_row(problem, configuration)
     return Launch(
         kernel=stage.kernel_name(problem, configuration),

@@ -94,6 +94,7 @@ class _Session:
             ]
             for round_number in range(protocol.rounds):
                 self.step(f"round {round_number + 1} of {protocol.rounds}", problem)
+                self.writer.require_room()
                 order = list(subjects)
                 self.shuffler.shuffle(order)
                 before = self.device.read_state()

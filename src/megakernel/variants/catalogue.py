@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 
 from megakernel.errors import UsageError
@@ -231,8 +232,10 @@ def _from_file(path: Path, attribute: str) -> Variant:
     sys.modules[spec.name] = module  # where dataclasses look for the module that they are made in
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        line = f":{frames[-1].lineno}" if frames else ""
+        raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
     variant = getattr(module, attribute, None)
     if not isinstance(variant, Variant):
         raise UsageError(f"{path}: {attribute!r} is not a Variant")

@@ -8,10 +8,10 @@ order declared and each once; then the barrier words, if it has any; then its sc
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from megakernel.errors import UsageError
 from megakernel.operator.contract import Problem
@@ -23,6 +23,12 @@ ScalarType = Literal["uint32", "divisor", "float32"]
 BarrierScope = Literal["none", "row", "grid"]
 
 ROW_BARRIER_WORDS = 32  # as in cuda/barriers.cuh; a test compares them
+
+
+def _require(legal: bool, what: str, field_name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuses a declaration that makes no sense where it is made, and not where it would first be used."""
+    if not legal:
+        raise UsageError(f"{what}: {field_name} is {value!r}; give {' or '.join(choices)}")
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,10 @@ class Quantity:
     per: Extent
     components: tuple[str, ...] = ()
     words: int = 1
+
+    def __post_init__(self) -> None:
+        _require(self.per in get_args(Extent), f"quantity {self.name}", "per", self.per, get_args(Extent))
+        _require(self.words >= max(1, len(self.components)), f"quantity {self.name}", "words", self.words, ("enough",))
 
     @property
     def value_bytes(self) -> int:
@@ -109,6 +119,11 @@ class SharedMemory:
     bytes_per_warp: int = 0
     alignment: int = 16
 
+    def __post_init__(self) -> None:
+        for name, least in (("bytes_per_element", 0), ("bytes_per_warp", 0), ("alignment", 1)):
+            value = getattr(self, name)
+            _require(isinstance(value, int) and value >= least, "shared memory", name, value, (f"at least {least}",))
+
     def nbytes(self, tile: int, threads: int) -> int:
         content = self.bytes_per_element * tile + self.bytes_per_warp * (threads // 32)
         return -(-content // self.alignment) * self.alignment
@@ -164,6 +179,20 @@ class Stage:
     shared: SharedMemory = NO_SHARED
     barrier: BarrierScope = "none"
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        what = f"stage {self.kernel}"
+        _require(self.grid in get_args(Grid), what, "grid", self.grid, get_args(Grid))
+        _require(self.barrier in get_args(BarrierScope), what, "barrier", self.barrier, get_args(BarrierScope))
+        if self.threads is not None:
+            legal = isinstance(self.threads, int) and 32 <= self.threads <= 1024 and self.threads % 32 == 0
+            _require(legal, what, "threads", self.threads, ("a multiple of 32 up to 1024",))
+        try:
+            self.kernel.format(threads=32, tile=128, shape="Shape::exact")
+        except (KeyError, IndexError, ValueError) as error:
+            raise UsageError(
+                f"{what}: its name takes {{threads}}, {{tile}} and {{shape}} alone ({type(error).__name__}: {error})"
+            ) from error
 
     @property
     def cooperative(self) -> bool:
@@ -247,8 +276,16 @@ class Variant:
         for quantity in self.quantities:
             if names.setdefault(quantity.name, quantity) != quantity:
                 raise UsageError(f"variant {self.name}: two different quantities are named {quantity.name}")
+        what = f"variant {self.name}"
         if not self.stages or not self.configurations:
-            raise UsageError(f"variant {self.name}: give at least one stage and one configuration")
+            raise UsageError(f"{what}: give at least one stage and one configuration")
+        for chosen in (*self.configurations, *self.for_rows.values()):
+            _require(isinstance(chosen, Configuration), what, "a configuration", chosen, ("a Configuration",))
+        _require(
+            all(rows >= 1 for rows in self.for_rows), what, "a row count", min(self.for_rows, default=1), ("1 on",)
+        )
+        kinds = ("softmax", "copy", "nothing")
+        _require(self.computes in kinds, what, "computes", self.computes, kinds)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
