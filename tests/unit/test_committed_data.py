@@ -37,19 +37,28 @@ def test_the_table_of_the_documentation_is_the_session_s() -> None:
         assert cell == f"{row.median_ns / 1e3:.2f}{ratio}"
 
 
-@pytest.mark.parametrize("name", ["bench-spine.h5", "bench-spine-2.h5"])
-def test_targets_at_sixteen_rows(name: str) -> None:
-    session = load(DATA / "h200" / name)
-    host = {
+def _host_completion_at_sixteen_rows(name: str) -> dict[str, float]:
+    return {
         row.variant: row.median_ns
-        for row in summarise(session)
+        for row in summarise(load(DATA / "h200" / name))
         if row.rows == 16 and row.submission == "graph" and row.metric == "host_completion"
     }
+
+
+def test_targets_at_sixteen_rows() -> None:
+    host = _host_completion_at_sixteen_rows("bench-spine.h5")
     assert host["unfused"] > host["local_recompute"] > host["row_retained"]
-    # The second session's row_retained is 1.621: the limit of 1.62 is met to the figures that are printed.
-    limits = {"row_retained": 1.625, "local_recompute": 1.85, "unfused": 4.5}
+    limits = {"row_retained": 1.62, "local_recompute": 1.85, "unfused": 4.5}
     assert all(host[name] <= limit * host["copy"] for name, limit in limits.items())
     assert host["copy"] <= 1.6 * host["empty"]
+
+
+def test_the_documentation_says_what_the_second_session_missed() -> None:
+    host = _host_completion_at_sixteen_rows("bench-spine-2.h5")
+    assert host["unfused"] > host["local_recompute"] > host["row_retained"]
+    text = (ROOT / "docs" / "performance.md").read_text()
+    for name in ("unfused", "local_recompute", "retained", "row_retained"):
+        assert f"{host[name] / host['copy']:.3f}" in text
 
 
 def test_every_committed_run_is_in_the_ledger() -> None:
