@@ -230,7 +230,7 @@ def test_a_device_error_keeps_earlier_samples_and_names_the_call(
 def test_ctrl_c_keeps_earlier_samples(interrupted: Callable[[BaseException], Session]) -> None:
     session = interrupted(KeyboardInterrupt())
     assert not session.complete
-    assert session.interruption == "KeyboardInterrupt"
+    assert session.interruption == "interrupted"
     assert all(len(s.rounds) >= 2 for s in session.series)
 
 

@@ -107,10 +107,17 @@ def print_session(session: Session) -> None:
     widths = ", ".join(str(width) for width in sorted({row.width for row in rows}))
     title = (
         f"{device_label(session)}, width {widths}, cache {session.protocol.get('cache', '?')}, "
-        f"{session.protocol.get('rounds', '?')} rounds; microseconds per invocation: median and p10-p90 of round values"
+        f"{_rounds(session)} rounds; microseconds per invocation: median and p10-p90 of round values"
     )
     print_table(columns, body, title)
     print_lines(_notes(session))
+
+
+def _rounds(session: Session) -> str:
+    """The rounds of every shape, or how many an unfinished session has at least of those planned."""
+    planned = session.protocol.get("rounds", "?")
+    finished = min((len(series.rounds) for series in session.series), default=0)
+    return str(planned) if session.complete or finished == planned else f"{finished} of {planned}"
 
 
 def _ratio(row: Row) -> str:

@@ -214,6 +214,7 @@ def run_session(
                 session.shape(Problem(rows, request.width, request.eps), store)
     except BaseException as error:
         with suppress(Exception):  # a full disk must not hide what went wrong
-            writer.interrupt(str(error) or type(error).__name__)
+            interrupted = isinstance(error, KeyboardInterrupt)
+            writer.interrupt("interrupted" if interrupted else str(error) or type(error).__name__)
         raise
     return Outcome(tuple(session.failures), tuple(session.refused))
