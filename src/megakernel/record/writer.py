@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from megakernel.record.plan import Plan
 from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Header, RoundState, Sample, Subject
 from megakernel.record.verification import Verification
 
-_STATE_FIELDS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "throttle_reasons")
+_STATE_FIELDS = tuple(field.name for field in fields(DeviceState))
 _TEXT = h5py.string_dtype()
 _LEAST_ROOM_BYTES = 8 * 2**20
 

@@ -1,6 +1,7 @@
 """Audits a graph: what the device holds, against what the plan declares."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from megakernel.device.arguments import PackedArguments
 from megakernel.device.face import Kernel
@@ -29,10 +30,10 @@ def audit(actual: Topology, expected: Topology) -> list[str]:
     if len(actual.nodes) != len(expected.nodes):
         faults.append(f"{len(actual.nodes)} nodes instead of {len(expected.nodes)}")
     for position, (node, declared) in enumerate(zip(actual.nodes, expected.nodes, strict=False)):
-        for field in ("symbol", "grid", "block", "shared_bytes", "cooperative", "arguments"):
-            found, wanted = getattr(node, field), getattr(declared, field)
+        for field in fields(Node):  # all of them: what is read back is audited
+            found, wanted = getattr(node, field.name), getattr(declared, field.name)
             if found != wanted:
-                faults.append(f"node {position} ({declared.symbol}): {field} is {found} instead of {wanted}")
+                faults.append(f"node {position} ({declared.symbol}): {field.name} is {found} instead of {wanted}")
     faults += [f"edge {a} -> {b} is missing" for a, b in expected.edges if (a, b) not in actual.edges]
     faults += [f"edge {a} -> {b} was not declared" for a, b in actual.edges if (a, b) not in expected.edges]
     return faults
