@@ -3,20 +3,19 @@
 from collections.abc import Callable
 
 import pytest
-from cuda.bindings import nvml
 
 from megakernel.device.telemetry import Telemetry, driver_release
 from megakernel.record.facts import DeviceState
 
+nvml = pytest.importorskip("cuda.bindings.nvml", reason="cuda-bindings before 12.9.10 has no NVML")
 
-class Refused(nvml.NvmlError):  # type: ignore[misc]
-    """As on a MIG slice, or without permission."""
 
-    def __init__(self) -> None:
-        pass
-
-    def __str__(self) -> str:
-        return "Insufficient Permissions"
+# As on a MIG slice, or without permission. Made by a call: the class to derive from is known at run time alone.
+Refused: type[Exception] = type(
+    "Refused",
+    (nvml.NvmlError,),
+    {"__init__": lambda self: None, "__str__": lambda self: "Insufficient Permissions"},
+)
 
 
 def refuse(*_: object) -> int:
