@@ -48,6 +48,17 @@ OUTPUT_OF_ROW_MAXIMUM = 2e-6
 OUTPUT_ROW_SUM = 1e-5
 
 
+def acceptance_rules() -> dict[str, str]:
+    """The tolerance table as text."""
+    rules = {
+        name: f"{t.relative:.9g} relative + {t.argument:.9g} x weighted argument + {t.absolute:.9g} ({t.reason})"
+        for name, t in TOLERANCES.items()
+    }
+    rules["y.row_maximum_error"] = f"{OUTPUT_OF_ROW_MAXIMUM:.9g} of the row's maximum"
+    rules["y.row_sums"] = f"1 within {OUTPUT_ROW_SUM:.9g}"
+    return rules
+
+
 def allowed_error(name: str, reference: Reference, tile: int) -> Float64:
     """The largest error allowed for each value of a quantity, in the quantity's shape. Kept with the reference."""
     key = (name, tile if name.startswith("tile_") else 0)
