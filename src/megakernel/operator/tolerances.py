@@ -6,6 +6,7 @@ exponential turns a relative error of its argument into an error that grows with
 are held to a bound of their own instead of being lost beside the row maximum.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,11 @@ class Tolerance:
     argument: float
     absolute: float
     reason: str
+
+    def within(self, other: "Tolerance") -> bool:
+        """Whether it allows no more than the other, whatever the value."""
+        mine, others = (self.relative, self.argument, self.absolute), (other.relative, other.argument, other.absolute)
+        return all(0 <= a <= b for a, b in zip(mine, others, strict=True))
 
 
 _SUM = 32 * ULP
@@ -59,16 +65,34 @@ def acceptance_rules() -> dict[str, str]:
     return rules
 
 
+_RULE = re.compile(r"(\S+) relative \+ (\S+) x weighted argument \+ (\S+)(?: \((.*)\))?")
+
+
+def parse_rule(text: str) -> Tolerance | None:
+    """The tolerance that ``acceptance_rules`` wrote; None where the text is no such rule."""
+    match = _RULE.fullmatch(text)
+    try:
+        return Tolerance(float(match[1]), float(match[2]), float(match[3]), match[4] or "") if match else None
+    except ValueError:
+        return None
+
+
 def allowed_error(name: str, reference: Reference, tile: int) -> Float64:
     """The largest error allowed for each value of a quantity, in the quantity's shape. Kept with the reference."""
     key = (name, tile if name.startswith("tile_") else 0)
     if key not in reference.allowed_errors:
-        reference.allowed_errors[key] = _allowed_error(name, reference, tile)
+        reference.allowed_errors[key] = _allowed_error(name, reference, tile, TOLERANCES[name])
     return reference.allowed_errors[key]
 
 
-def _allowed_error(name: str, reference: Reference, tile: int) -> Float64:
-    tolerance = TOLERANCES[name]
+def hold_to(reference: Reference, name: str, tile: int, tolerance: Tolerance) -> None:
+    """Checks a quantity of this reference by another tolerance: the one that a file was verified with."""
+    key = (name, tile if name.startswith("tile_") else 0)
+    if key not in reference.allowed_errors:
+        reference.allowed_errors[key] = _allowed_error(name, reference, tile, tolerance)
+
+
+def _allowed_error(name: str, reference: Reference, tile: int, tolerance: Tolerance) -> Float64:
     expected = reference.quantity(name, tile)
     with np.errstate(invalid="ignore"):
         allowed = tolerance.relative * np.abs(expected) + tolerance.absolute

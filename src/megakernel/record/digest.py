@@ -62,7 +62,9 @@ def _canonical(value: Any) -> list[bytes]:
     array = np.asarray(value)
     dimensions = ",".join(str(length) for length in array.shape).encode()
     if array.dtype.kind in "OSU":
-        texts = [text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape") for text in array.flat]
+        texts = [
+            text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape") for text in array.flat
+        ]
         return [b"text", dimensions, *texts]
     return [array.dtype.newbyteorder("<").str.encode(), dimensions, _little_endian(array)]
 

@@ -74,7 +74,9 @@ class Group:
     def groups(self) -> list["Group"]:
         """The groups in it, in the order of their names."""
         prefix = self._place("")
-        names = sorted(p for p in self.tree.nodes if p.startswith(prefix) and p != prefix and "/" not in p[len(prefix) :])
+        names = sorted(
+            p for p in self.tree.nodes if p.startswith(prefix) and p != prefix and "/" not in p[len(prefix) :]
+        )
         return [Group(self.tree, name) for name in names if self.tree.nodes[name].is_group]
 
     def names(self) -> list[str]:
