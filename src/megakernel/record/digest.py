@@ -5,11 +5,13 @@ not keep anybody from changing a value and the digest with it.
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from megakernel.record.tree import Group, Tree
+from megakernel.record.tree import Tree
 
 SAMPLES_ATTRIBUTE = "samples_sha256"  # of each series
 CONTENTS_ATTRIBUTE = "contents_sha256"  # of the file; the one thing that it does not cover
@@ -25,12 +27,12 @@ SAMPLE_DATASETS = (
 )
 
 
-def samples_sha256(series: Group) -> str:
+def samples_sha256(samples: Mapping[str, NDArray[Any]]) -> str:
     """Of the raw samples of one series: of each dataset that it has its name, a NUL and its bytes."""
     digest = hashlib.sha256()
     for name in SAMPLE_DATASETS:
-        if series.has(name):
-            digest.update(name.encode() + b"\0" + _little_endian(series.array(name)))
+        if name in samples:
+            digest.update(name.encode() + b"\0" + _little_endian(samples[name]))
     return digest.hexdigest()
 
 

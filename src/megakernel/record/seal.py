@@ -27,15 +27,14 @@ METRIC_DATASETS = tuple(name for name in SAMPLE_DATASETS if name not in ("round"
 
 def seal(file: h5py.File) -> None:
     """Writes summaries and digests into an open file. Nothing may be written after."""
-    for series in read_tree(file).root.group("series").groups():
-        group = file[series.path]
-        summaries = group.create_group(SUMMARY)
+    for series in file["series"].values():
+        samples = {name: series[name][()] for name in SAMPLE_DATASETS if name in series}
+        summaries = series.create_group(SUMMARY)
         for name in METRIC_DATASETS:
-            if series.has(name) and series.array(name).size:
+            if name in samples and samples[name].size:
                 entry = summaries.create_group(name)
-                invocations = series.attributes_of(name)["invocations"]
-                entry.attrs.update(summary(series.array(name), invocations), units="ns")
-        group.attrs[SAMPLES_ATTRIBUTE] = samples_sha256(series)
+                entry.attrs.update(summary(samples[name], int(series[name].attrs["invocations"])), units="ns")
+        series.attrs[SAMPLES_ATTRIBUTE] = samples_sha256(samples)
     file.attrs[CONTENTS_ATTRIBUTE] = contents_sha256(read_tree(file))
 
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,16 @@ class Tree:
     nodes: Mapping[str, Node]
     unreadable: tuple[str, ...] = ()
 
+    @cached_property
+    def children(self) -> Mapping[str, list[str]]:
+        """The names in each group, sorted."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(self.nodes):
+            parent, _, name = path.rpartition("/")
+            if name:
+                found.setdefault(parent or "/", []).append(name)
+        return found
+
     @property
     def root(self) -> "Group":
         return Group(self, "/")
@@ -73,20 +84,13 @@ class Group:
 
     def groups(self) -> list["Group"]:
         """The groups in it, in the order of their names."""
-        prefix = self._place("")
-        names = sorted(
-            p for p in self.tree.nodes if p.startswith(prefix) and p != prefix and "/" not in p[len(prefix) :]
-        )
-        return [Group(self.tree, name) for name in names if self.tree.nodes[name].is_group]
+        places = (self._place(name) for name in self.tree.children.get(self.path, ()))
+        return [Group(self.tree, place) for place in places if self.tree.nodes[place].is_group]
 
     def names(self) -> list[str]:
-        """The names of the datasets in it."""
-        prefix = self._place("")
-        return sorted(
-            path[len(prefix) :]
-            for path, node in self.tree.nodes.items()
-            if path.startswith(prefix) and "/" not in path[len(prefix) :] and not node.is_group
-        )
+        """The names of the datasets in it, in order."""
+        names = self.tree.children.get(self.path, ())
+        return [name for name in names if not self.tree.nodes[self._place(name)].is_group]
 
     @property
     def attributes(self) -> dict[str, Any]:

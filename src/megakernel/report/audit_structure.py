@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from megakernel.operator.tolerances import acceptance_rules, parse_rule
-from megakernel.record.digest import CONTENTS_ATTRIBUTE, SAMPLE_DATASETS, SAMPLES_ATTRIBUTE, contents_sha256
-from megakernel.record.digest import samples_sha256 as digest_of
+from megakernel.record.digest import (
+    CONTENTS_ATTRIBUTE,
+    SAMPLE_DATASETS,
+    SAMPLES_ATTRIBUTE,
+    contents_sha256,
+    samples_sha256,
+)
 from megakernel.record.protocol import Protocol
 from megakernel.record.seal import METRIC_DATASETS, SUMMARY, summary, summary_of
 from megakernel.record.tree import Damaged, Group
@@ -138,7 +143,8 @@ def _sealed(root: Group, series: Group, findings: Findings) -> None:
         findings.not_stored("digest", "digests of the samples: an edited sample shows only where it is implausible")
     else:
         findings.repeated("digest", "the digest of a series' samples")
-        if stored != digest_of(series):
+        samples = {name: series.array(name) for name in SAMPLE_DATASETS if series.has(name)}
+        if stored != samples_sha256(samples):
             findings.fault("digest", "its samples are not those that its digest was made of", label(series))
     if not series.has(SUMMARY):
         findings.not_stored("summary", "summaries of the samples")
