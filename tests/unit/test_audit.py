@@ -68,6 +68,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def unsealed(whole: Path) -> Path:
+    """The same without digests and summaries, as an older version wrote it: nothing but sense gives damage away."""
+    path = Path(shutil.copy(whole, whole.with_name("unsealed.h5")))
+    edit(path, lambda file: None, sealed="removed")
+    return path
+
+
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(whole, tmp_path / "a.h5"))
@@ -343,20 +351,30 @@ def test_a_sound_session_passes_and_says_what_was_repeated(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_named_without_any_digest(unsealed: Path, tmp_path: Path, damage: str) -> None:
+    change, message = DAMAGE[damage]
+    path = Path(shutil.copy(unsealed, tmp_path / "a.h5"))
+    edit(path, change, sealed="kept")
+    found = faults(path)
+    assert any(message in fault for fault in found), found
+    assert damage == "a plan is no JSON" or not any("cannot be checked" in fault for fault in found), found
+    assert all("\n" not in fault for fault in found)
+
+
+@pytest.mark.parametrize("damage", ["an output row replaced", "order sorted", "a graph's edge removed"])
 def test_damage_is_named_though_digests_and_summaries_were_made_anew(copy: Path, damage: str) -> None:
     change, message = DAMAGE[damage]
-    edit(copy, change, sealed="removed" if damage in ("not a number", "units swapped") else "again")
+    edit(copy, change)
     found = faults(copy)
-    assert any(message in fault for fault in found), found
-    assert not any("cannot be checked" in fault for fault in found if damage != "a plan is no JSON"), found
-    assert all("\n" not in fault for fault in found)
+    assert any(message in fault for fault in found)
+    assert not any(fault.startswith(("digest", "summary")) for fault in found)
 
 
 def test_whatever_is_changed_alone_breaks_the_digest(whole: Path) -> None:
     tree = read_archive(whole)
     digest = contents_sha256(tree)
     assert digest == tree.root.attribute(CONTENTS_ATTRIBUTE)
-    for path in random.Random(2).sample(sorted(tree.nodes), 60):
+    for path in random.Random(2).sample(sorted(tree.nodes), 20):
         node = tree.nodes[path]
         changed = [{p: n for p, n in tree.nodes.items() if p != path}]
         changed += [
@@ -366,7 +384,7 @@ def test_whatever_is_changed_alone_breaks_the_digest(whole: Path) -> None:
         ]
         if isinstance(node.value, np.ndarray) and node.value.size and node.value.dtype.kind in "iuf":
             values = node.value.copy()
-            values.flat[-1] += 1
+            values.flat[-1] = 1 if values.flat[-1] == 0 else 0
             changed.append(tree.nodes | {path: replace(node, value=values)})
         assert len({digest, *(contents_sha256(Tree(nodes)) for nodes in changed)}) == len(changed) + 1
 
@@ -396,9 +414,8 @@ def test_what_an_audit_cannot_find(copy: Path) -> None:
     assert after.contents_sha256 != before.contents_sha256
 
 
-def test_an_older_file_says_what_it_does_not_hold(copy: Path) -> None:
-    edit(copy, lambda f: None, sealed="removed")
-    audit = audited(copy)
+def test_an_older_file_says_what_it_does_not_hold(unsealed: Path) -> None:
+    audit = audited(unsealed)
     assert audit.passed
     assert {finding.check for finding in audit.of_kind("not stored")} >= {"manifest", "digest", "summary"}
 

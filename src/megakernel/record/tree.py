@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from megakernel.errors import MissingError, RecordError
 from megakernel.record.session import SCHEMA, SCHEMA_VERSION
 
-# What a damaged header may claim to hold is not read: neither fits a session.
-_LARGEST_DATASET_BYTES = 2**30
+# What a damaged header may claim to hold is not read: none of it fits a session.
+_LARGEST_EXPANSION = 20  # of a compressed dataset, against the whole file
+_SMALLEST_LIMIT_BYTES = 2**26
 _LARGEST_COUNT = 100_000
 _DEEPEST = 8
 
@@ -213,7 +214,8 @@ def _node(thing: Any, path: str, unreadable: list[str]) -> Node:
         return Node(attributes)
     if not isinstance(thing, h5py.Dataset):
         raise Damaged("neither group nor dataset")
-    if thing.size is None or thing.size * thing.dtype.itemsize > _LARGEST_DATASET_BYTES:
+    limit_bytes = max(_SMALLEST_LIMIT_BYTES, _LARGEST_EXPANSION * thing.file.id.get_filesize())
+    if thing.size is None or thing.size * thing.dtype.itemsize > limit_bytes:
         raise Damaged(f"claims to hold {thing.shape} values")
     return Node(attributes, thing[()])
 
