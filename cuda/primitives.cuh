@@ -74,6 +74,12 @@ DEVICE unsigned load_acquire(const unsigned* address) {
   return value;
 }
 
+// Programmatic dependent launch. The next launch of the stream may start once every block has called the first, or
+// ended; before it touches what an earlier launch reads or writes, it calls the second, which returns when all earlier
+// launches have finished. Both do nothing in a launch without such an edge.
+DEVICE void let_next_launch_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+DEVICE void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // 1 / value within one unit in the last place, for a normal positive value whose inverse is normal.
 DEVICE float reciprocal(float value) {
   float inverse;
@@ -123,6 +129,8 @@ DEVICE unsigned add_release(unsigned* address, unsigned value, emulator::Site si
 DEVICE unsigned load_acquire(const unsigned* address, emulator::Site site = emulator::here()) {
   return emulator::load_acquire(address, site);
 }
+DEVICE void let_next_launch_start() {}
+DEVICE void wait_for_launch_before() { emulator::wait_for_launch_before(); }
 DEVICE float reciprocal(float value) { return 1.0f / value; }
 DEVICE unsigned long long device_time_ns() { return emulator::device_time_ns(); }
 

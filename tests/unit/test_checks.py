@@ -97,7 +97,7 @@ def test_any_one_value_just_within_its_bound_passes_and_just_beyond_it_fails(nam
     expected, allowed = TIMING.quantity(name, TILE), allowed_error(name, TIMING, TILE)
     at = data.draw(st.tuples(*(st.integers(0, n - 1) for n in expected.shape)))
     sign = data.draw(st.sampled_from([-1, 1]))
-    rounding = float(np.spacing(np.float32(expected[at])))
+    rounding = float(np.spacing(np.float32(abs(expected[at]))))
     beyond, within = rounded(name), rounded(name)
     beyond[at] = expected[at] + sign * (allowed[at] + rounding)
     within[at] = expected[at] + sign * max(0.0, allowed[at] - rounding)
