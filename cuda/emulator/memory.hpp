@@ -190,6 +190,11 @@ inline unsigned add_release(unsigned* address, unsigned value, Site site) {
   return update_atomically(address, [value](unsigned before) { return before + value; }, "add_release", site);
 }
 
+inline void raise_to(unsigned long long* address, unsigned long long value, Site site) {
+  const auto larger = [value](unsigned long long before) { return before < value ? value : before; };
+  update_atomically(address, larger, "raise_to", site);
+}
+
 inline unsigned long long device_time_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

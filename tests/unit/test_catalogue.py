@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.kernel_docs import table
 
 from megakernel.device.nvrtc import compile_recipe, make_recipe
 from megakernel.device.sources import kernel_folder
@@ -181,3 +182,10 @@ def test_a_bad_file_of_a_users_own_is_refused_in_one_line(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"own\.py: no such file$"):
         find(f"{tmp_path}/own.py:MINE")
+
+
+def test_the_documented_table_is_computed_from_the_declarations() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    assert "\n".join(table()) in document
+    for name in CATALOGUE:
+        assert f"**`{name}`**" in document

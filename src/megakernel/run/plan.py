@@ -9,6 +9,7 @@ from megakernel.record.plan import Allocation, Argument, Launch, Plan, Pointer, 
 from megakernel.variants.declaration import Access, Configuration, Stage, Variant
 
 _LARGEST_GRID = 2**31 - 1
+_PROGRAMMATIC_SINCE = (9, 0)
 
 
 def residency(
@@ -53,6 +54,11 @@ def make_plan(
     """
     for library in variant.libraries:
         device.require_library(library)
+    if any(stage.programmatic for stage in variant.stages) and device.facts.capability < _PROGRAMMATIC_SINCE:
+        raise PlanError(
+            f"{variant.name}: programmatic dependent launch needs compute capability 9.0, and "
+            f"{device.facts.name} has {device.facts.compute_capability}"
+        )
     residencies = tuple(
         residency(device, kernels[stage.kernel_name(problem, configuration)], stage, problem, configuration)
         for stage in variant.kernel_stages
