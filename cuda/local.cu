@@ -8,7 +8,8 @@
 #include "rows.cuh"
 
 // How a launch follows the one before it: once that has finished, or (programmatic dependent launch) while it still
-// runs, up to the point where it needs what that wrote.
+// runs, up to the point where it needs what that wrote. A block lets the next launch start when its own work is done:
+// blocks that wait take room from blocks that work.
 struct InOrder {
   static constexpr bool OVERLAPS = false;
 };
@@ -23,12 +24,12 @@ __global__ void __launch_bounds__(THREADS)
     tile_statistics(const float* x, Statistics* tile_statistics, unsigned width, TileCount tiles) {
   using Mine = Tile<THREADS, TILE, SHAPE>;
   auto& scratch = block_shared<BlockScratch<THREADS>>();
-  if constexpr (Follow::OVERLAPS) let_next_launch_start();
   const Mine tile(width, tiles);
   typename Mine::Pack packs[Mine::PACKS];
   tile.load_packs(x, packs);
   const Statistics of_tile = block_combine(tile.thread_statistics(packs), scratch);
   if (threadIdx.x == 0) store(tile_statistics + blockIdx.x, of_tile);
+  if constexpr (Follow::OVERLAPS) let_next_launch_start();
 }
 
 template <int THREADS, int TILE, Shape SHAPE, class Follow = InOrder>
@@ -37,7 +38,6 @@ __global__ void __launch_bounds__(THREADS)
                      TileCount tiles, float inverse_width, float eps) {
   using Mine = Tile<THREADS, TILE, SHAPE>;
   auto& scratch = block_shared<BlockScratch<THREADS>>();
-  if constexpr (Follow::OVERLAPS) let_next_launch_start();
   const Mine tile(width, tiles);
   const size_t first_tile = static_cast<size_t>(tile.row) * tiles.value;
   typename Mine::Pack packs[Mine::PACKS];
@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(THREADS)
   const float scale = inverse_rms(of_row.x, inverse_width, eps);
   const float exponentials = block_sum(tile.thread_exponentials(packs, of_row.y, scale), scratch);
   if (threadIdx.x == 0) store(tile_sums + blockIdx.x, exponentials);
+  if constexpr (Follow::OVERLAPS) let_next_launch_start();
 }
 
 template <int THREADS, int TILE, Shape SHAPE, class Follow = InOrder>

@@ -130,6 +130,13 @@ _LOCAL_CONFIGURATIONS = (
     Configuration(1024, 8192),
     Configuration(1024, 16384),
 )
+# Where each block reads a whole row, few large blocks repeat the least.
+_REPEATING_CONFIGURATIONS = (
+    Configuration(1024, 8192),
+    Configuration(256, 4096),
+    Configuration(512, 8192),
+    Configuration(1024, 16384),
+)
 _LOCAL_FOR_ROWS = {
     1: Configuration(256, 1024),
     16: Configuration(512, 8192),
@@ -216,8 +223,7 @@ LOCAL2_RECOMPUTE = Variant(
             scalars=_ROW_WISE,
         ),
     ),
-    configurations=_LOCAL_CONFIGURATIONS,
-    for_rows={1: Configuration(1024, 8192)},
+    configurations=_REPEATING_CONFIGURATIONS,
     summary="two kernels; each tile repeats its row's statistics, exponentials computed twice",
 )
 
@@ -234,8 +240,7 @@ LOCAL2_MATERIALIZED = Variant(
         ),
         _NORMALISE_WRITTEN,
     ),
-    configurations=_LOCAL_CONFIGURATIONS,
-    for_rows={1: Configuration(1024, 8192)},
+    configurations=_REPEATING_CONFIGURATIONS,
     summary="two kernels; each tile repeats its row's statistics, exponentials written and read again",
 )
 
@@ -251,8 +256,7 @@ LOCAL1 = Variant(
             shared=SCRATCH,
         ),
     ),
-    configurations=_LOCAL_CONFIGURATIONS,
-    for_rows={1: Configuration(1024, 8192)},
+    configurations=_REPEATING_CONFIGURATIONS,
     summary="one kernel without a barrier; each tile repeats all of its row's work",
 )
 
@@ -388,8 +392,7 @@ RMS_CUDNN = Variant(
         ),
         Stage("cudnnSoftmaxForward", library="cudnn", grid="rows", reads=(ARGUMENTS.row,), writes=(Y.row,), scalars=()),
     ),
-    configurations=_LOCAL_CONFIGURATIONS,
-    for_rows={1: Configuration(1024, 8192)},
+    configurations=_REPEATING_CONFIGURATIONS,
     summary="a kernel for what precedes the softmax, then cuDNN's: a diagnostic",
 )
 
