@@ -4,12 +4,13 @@
 # make test-cu12  compilation and unit tests with CUDA 12, in an environment of its own
 # make test-package  builds wheel and sdist and uses them, in environments of their own
 # make test-gpu   the tests that need a GPU; writes data/gpu-report.json
+# make sanitize   compute-sanitizer over every kernel; needs a GPU, writes data/sanitizer.json
 # Each makes .venv and installs what it needs first.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell git ls-files 'cuda/*.cu' 'cuda/*.cuh' 'cuda/*.h' 'cuda/*.hpp' 'tests/*.cu' 'tools/*.cpp' 2>/dev/null)
+SOURCES := $(shell git ls-files 'cuda/*.cu' 'cuda/*.cuh' 'cuda/*.h' 'cuda/*.hpp' 'tests/*.cu' 'tools/*.cpp' 'tools/*.cu' 2>/dev/null)
 OUT ?= bench-$(shell date +%Y%m%d-%H%M%S).h5
 
 # Without a C++ compiler the emulator brings its own.
@@ -19,7 +20,7 @@ comma := ,
 CUDA ?= cu13
 EXTRAS := $(CUDA),emulator$(if $(COMPILER),,$(comma)zig)
 
-.PHONY: bench test check lint unit emulated test-cu12 test-package test-gpu clean
+.PHONY: bench test check lint unit emulated test-cu12 test-package test-gpu sanitize clean
 
 bench: $(VENV)/.installed
 	$(BIN)/mk bench --variant row_retained --out $(OUT)
@@ -49,6 +50,9 @@ test-package: $(VENV)/.installed-dev
 
 test-gpu: $(VENV)/.installed-dev
 	$(BIN)/python tools/gpu_report.py data/gpu-report.json
+
+sanitize: $(VENV)/.installed-dev
+	$(BIN)/python tools/sanitize.py data/sanitizer.json
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -10,5 +10,5 @@ __global__ void __launch_bounds__(THREADS) copy(const float* x, float* y, unsign
   const Mine tile(width, tiles);
   typename Mine::Pack packs[Mine::PACKS];
   tile.load_packs(x, packs);
-  tile.for_each_pack([&](int k) { tile.store_pack(y, k, packs[k]); });
+  tile.store_packs(y, packs);
 }

@@ -74,6 +74,21 @@ DEVICE unsigned load_acquire(const unsigned* address) {
   return value;
 }
 
+// Programmatic dependent launch. The next launch of the stream may start once every block has called the first, or
+// ended; before it touches what an earlier launch reads or writes, it calls the second, which returns when all earlier
+// launches have finished. Both do nothing in a launch without such an edge, and before compute capability 9.0, where
+// there are none.
+DEVICE void let_next_launch_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+DEVICE void wait_for_launch_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // 1 / value within one unit in the last place, for a normal positive value whose inverse is normal.
 DEVICE float reciprocal(float value) {
   float inverse;
@@ -84,8 +99,12 @@ DEVICE float reciprocal(float value) {
 // Nanoseconds of a clock shared by all SMs; it advances in steps of up to a microsecond.
 DEVICE unsigned long long device_time_ns() {
   unsigned long long now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
   return now;
+}
+DEVICE void raise_to(unsigned long long* address, unsigned long long value) {
+  asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "l"(value)
+               : "memory");
 }
 
 #else  // The host twins. emulator/cuda_host.hpp is included before this file.
@@ -123,8 +142,13 @@ DEVICE unsigned add_release(unsigned* address, unsigned value, emulator::Site si
 DEVICE unsigned load_acquire(const unsigned* address, emulator::Site site = emulator::here()) {
   return emulator::load_acquire(address, site);
 }
+DEVICE void let_next_launch_start() {}
+DEVICE void wait_for_launch_before() { emulator::wait_for_launch_before(); }
 DEVICE float reciprocal(float value) { return 1.0f / value; }
 DEVICE unsigned long long device_time_ns() { return emulator::device_time_ns(); }
+DEVICE void raise_to(unsigned long long* address, unsigned long long value, emulator::Site site = emulator::here()) {
+  emulator::raise_to(address, value, site);
+}
 
 #endif
 

@@ -4,18 +4,13 @@
 // tile_statistics, tile_sums   (rows, tiles)
 // grid           rows * tiles blocks of THREADS, all resident at once, launched cooperatively
 // shared memory  sizeof(RetainedTile<THREADS, TILE, SHAPE>)
-#include <cooperative_groups.h>
-
+#include "grid_barrier.cuh"
 #include "megakernel.cuh"
-
-struct GridBarrier {
-  DEVICE_MEMBER void arrive_and_wait() const { cooperative_groups::this_grid().sync(); }
-};
 
 template <int THREADS, int TILE, Shape SHAPE>
 __global__ void __launch_bounds__(THREADS)
     retained(const float* x, Statistics* tile_statistics, float* tile_sums, float* y, unsigned width, TileCount tiles,
              float inverse_width, float eps) {
-  retained_softmax<THREADS, TILE, SHAPE>(x, tile_statistics, tile_sums, y, GridBarrier(), width, tiles, inverse_width,
-                                         eps);
+  retained_softmax<THREADS, TILE, SHAPE>(x, tile_statistics, tile_sums, y, GridBarrier(), Retain(), width, tiles,
+                                         inverse_width, eps);
 }

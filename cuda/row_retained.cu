@@ -14,5 +14,6 @@ __global__ void __launch_bounds__(THREADS)
                  unsigned width, TileCount tiles, float inverse_width, float eps) {
   const unsigned row = tiles.divide(blockIdx.x);
   const RowBarrier barrier(row_barriers, row, tiles.value, blockIdx.x - row * tiles.value);
-  retained_softmax<THREADS, TILE, SHAPE>(x, tile_statistics, tile_sums, y, barrier, width, tiles, inverse_width, eps);
+  retained_softmax<THREADS, TILE, SHAPE>(x, tile_statistics, tile_sums, y, barrier, Retain(), width, tiles,
+                                         inverse_width, eps);
 }

@@ -30,7 +30,13 @@ DEVICE float multiply(float v, float by) { return v * by; }
 DEVICE float4 multiply(float4 v, float by) { return make_float4(v.x * by, v.y * by, v.z * by, v.w * by); }
 DEVICE float divide(float v, float by) { return v / by; }
 DEVICE float4 divide(float4 v, float by) { return make_float4(v.x / by, v.y / by, v.z / by, v.w / by); }
-DEVICE float exponential(float v, float row_maximum, float scale) { return expf((v - row_maximum) * scale); }
+// What the exponential is taken of.
+DEVICE float argument(float v, float row_maximum, float scale) { return (v - row_maximum) * scale; }
+DEVICE float4 argument(float4 v, float row_maximum, float scale) {
+  return make_float4(argument(v.x, row_maximum, scale), argument(v.y, row_maximum, scale),
+                     argument(v.z, row_maximum, scale), argument(v.w, row_maximum, scale));
+}
+DEVICE float exponential(float v, float row_maximum, float scale) { return expf(argument(v, row_maximum, scale)); }
 DEVICE float4 exponential(float4 v, float row_maximum, float scale) {
   return make_float4(exponential(v.x, row_maximum, scale), exponential(v.y, row_maximum, scale),
                      exponential(v.z, row_maximum, scale), exponential(v.w, row_maximum, scale));
@@ -47,8 +53,8 @@ struct TileCount {
   }
 };
 
-// The tile of the block: block b owns tile b % tiles of row b / tiles. Its packs are dealt to the threads
-// round robin, PACKS to each, so that neighbouring threads touch neighbouring addresses.
+// A tile, by default that of the block: block b owns tile b % tiles of row b / tiles. Its packs are dealt to the
+// threads round robin, PACKS to each, so that neighbouring threads touch neighbouring addresses.
 template <int THREADS, int TILE, Shape SHAPE>
 struct Tile {
   using Pack = typename PackOf<SHAPE>::Type;
@@ -62,9 +68,17 @@ struct Tile {
   DEVICE_MEMBER Tile(unsigned width, TileCount tiles)
       : row(tiles.divide(blockIdx.x)),
         index(blockIdx.x - row * tiles.value),
-        begin(SHAPE == Shape::exact ? static_cast<size_t>(blockIdx.x) * TILE
-                                    : static_cast<size_t>(row) * width + static_cast<size_t>(index) * TILE),
-        valid_packs(min(static_cast<unsigned>(TILE), width - index * TILE) / PackOf<SHAPE>::FLOATS) {}
+        begin(SHAPE == Shape::exact ? static_cast<size_t>(blockIdx.x) * TILE : begin_of(width, row, index)),
+        valid_packs(valid_packs_of(width, index)) {}
+  // Any tile, for a block that does not own one alone.
+  DEVICE_MEMBER Tile(unsigned width, unsigned row, unsigned index)
+      : row(row), index(index), begin(begin_of(width, row, index)), valid_packs(valid_packs_of(width, index)) {}
+  DEVICE_MEMBER static size_t begin_of(unsigned width, unsigned row, unsigned index) {
+    return static_cast<size_t>(row) * width + static_cast<size_t>(index) * TILE;
+  }
+  DEVICE_MEMBER static unsigned valid_packs_of(unsigned width, unsigned index) {
+    return min(static_cast<unsigned>(TILE), width - index * TILE) / PackOf<SHAPE>::FLOATS;
+  }
 
   DEVICE_MEMBER static unsigned position(int k) { return threadIdx.x + k * THREADS; }
   DEVICE_MEMBER bool holds(int k) const { return SHAPE == Shape::exact || position(k) < valid_packs; }
@@ -86,9 +100,21 @@ struct Tile {
   DEVICE_MEMBER void load_packs(const float* tensor, Pack (&packs)[PACKS]) const {
     for_each_pack([&](int k) { packs[k] = load_pack(tensor, k); });
   }
+  DEVICE_MEMBER void store_packs(float* tensor, const Pack (&packs)[PACKS]) const {
+    for_each_pack([&](int k) { store_pack(tensor, k, packs[k]); });
+  }
   DEVICE_MEMBER Statistics thread_statistics(const Pack (&packs)[PACKS]) const {
     Statistics s = no_statistics();
     for_each_pack([&](int k) { s = combine(s, statistics_of(sum(square(packs[k])), maximum(packs[k]))); });
     return s;
+  }
+  // Overwrites the thread's packs with their exponentials, and returns the sum of those.
+  DEVICE_MEMBER float thread_exponentials(Pack (&packs)[PACKS], float row_maximum, float scale) const {
+    float total = 0.0f;
+    for_each_pack([&](int k) {
+      packs[k] = exponential(packs[k], row_maximum, scale);
+      total += sum(packs[k]);
+    });
+    return total;
   }
 };

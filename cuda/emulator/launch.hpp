@@ -80,6 +80,7 @@ inline void admit_block(Block* block, unsigned index) {
     thread->stack = block->stacks + static_cast<size_t>(t) * request.stack_bytes;
     thread->site = thread->wait_site = {nullptr, 0};
     thread->arrived_at_cluster = false;
+    thread->waited_for_launch_before = false;
     thread->waiting = Waiting::nothing;
     *reinterpret_cast<uint64_t*>(thread->stack) = CANARY;
     prepare_context(&thread->context, thread->stack + sizeof CANARY * 2, request.stack_bytes - sizeof CANARY * 2,
@@ -182,7 +183,8 @@ inline void reset(const LaunchRequest& requested) {
   runnable_count = spinner_count = just_finished_count = 0;
   current = nullptr;
   last_buffer = nullptr;
-  polling = false;
+  polling = overlaps_earlier_launch = false;
+  for (uint64_t i = 0; i < request.buffer_count; i++) overlaps_earlier_launch |= request.buffers[i].earlier_launches != 0;
   seed_random(request.seed);
 }
 

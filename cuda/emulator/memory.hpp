@@ -36,8 +36,26 @@ __attribute__((noinline)) inline void look_up_buffer(const char* begin, size_t b
   last_buffer = buffer;
 }
 
+// ---- Programmatic launches: what the launches before still use is out of bounds until the thread has waited for them
+
+enum class Access { reads, writes };
+
+inline void wait_for_launch_before() { current->waited_for_launch_before = true; }
+
+__attribute__((noinline)) inline void check_launch_before(const char* begin, const char* access, Access kind,
+                                                          Site site) {
+  const Buffer* buffer = buffer_around(begin);
+  if (!buffer) return;
+  const unsigned forbidden = kind == Access::writes ? EARLIER_READS | EARLIER_WRITES : EARLIER_WRITES;
+  if (!(buffer->earlier_launches & forbidden)) return;
+  fail("early_access", site, "%s in global buffer %s, which a launch that may still run %s: wait for it first", access,
+       buffer->name, buffer->earlier_launches & EARLIER_WRITES ? "writes" : "reads");
+}
+
+// ---- Every access
+
 template <class T>
-void check_access(const T* address, const char* access, Site site) {
+void check_access(const T* address, const char* access, Access kind, Site site) {
   current->site = site;
   const char* begin = reinterpret_cast<const char*>(address);
   if (__builtin_expect(reinterpret_cast<uintptr_t>(begin) % alignof(T) != 0, 0)) {
@@ -45,6 +63,9 @@ void check_access(const T* address, const char* access, Site site) {
          static_cast<const void*>(begin), alignof(T));
   }
   if (!last_buffer || !lies_in(*last_buffer, begin, sizeof(T))) look_up_buffer(begin, sizeof(T), access, site);
+  if (__builtin_expect(overlaps_earlier_launch && !current->waited_for_launch_before, 0)) {
+    check_launch_before(begin, access, kind, site);
+  }
 }
 
 // ---- Weak stores
@@ -114,20 +135,20 @@ T read(const T* address) {
 
 template <class T>
 T load(const T* address, Site site) {
-  check_access(address, "load", site);
+  check_access(address, "load", Access::reads, site);
   statistics.bytes_read += sizeof(T);
   return read(address);
 }
 template <class T>
 void store(T* address, T value, Site site) {
   refuse_in_predicate("store", site);
-  check_access(address, "store", site);
+  check_access(address, "store", Access::writes, site);
   statistics.bytes_written += sizeof(T);
   *address = value;
 }
 template <class T>
 T observe(const T* address, Site site) {
-  check_access(address, "observe", site);
+  check_access(address, "observe", Access::reads, site);
   statistics.bytes_read += sizeof(T);
   return read(address);
 }
@@ -136,13 +157,13 @@ void publish(T* address, T value, Site site) {
   static_assert(sizeof(T) <= sizeof(PendingStore::value), "a GPU publishes at most 16 bytes at once");
   refuse_in_predicate("publish", site);
   maybe_preempt(8);
-  check_access(address, "publish", site);
+  check_access(address, "publish", Access::writes, site);
   statistics.bytes_written += sizeof(T);
   if (request.weak_stores) return delay_store(reinterpret_cast<char*>(address), &value, sizeof value);
   *address = value;
 }
 inline unsigned load_acquire(const unsigned* address, Site site) {
-  check_access(address, "load_acquire", site);
+  check_access(address, "load_acquire", Access::reads, site);
   return read(address);
 }
 
@@ -151,7 +172,7 @@ template <class T, class Update>
 T update_atomically(T* address, Update update, const char* name, Site site) {
   refuse_in_predicate(name, site);
   maybe_preempt(8);
-  check_access(address, name, site);
+  check_access(address, name, Access::writes, site);
   statistics.atomic_operations++;
   if (current->block->pending_count) {
     make_visible(current->block, [address](const PendingStore& store) {
@@ -167,6 +188,11 @@ T update_atomically(T* address, Update update, const char* name, Site site) {
 inline unsigned add_release(unsigned* address, unsigned value, Site site) {
   release();
   return update_atomically(address, [value](unsigned before) { return before + value; }, "add_release", site);
+}
+
+inline void raise_to(unsigned long long* address, unsigned long long value, Site site) {
+  const auto larger = [value](unsigned long long before) { return before < value ? value : before; };
+  update_atomically(address, larger, "raise_to", site);
 }
 
 inline unsigned long long device_time_ns() {

@@ -27,7 +27,9 @@ struct Buffer {  // of global memory; its mapping has guard pages at both ends
   uint64_t bytes;
   char* mapping;
   uint64_t mapping_bytes;
+  unsigned earlier_launches;  // EARLIER_READS, EARLIER_WRITES: what launches that may still run do with it
 };
+constexpr unsigned EARLIER_READS = 1, EARLIER_WRITES = 2;
 struct LaunchRequest {
   unsigned kernel;
   unsigned grid_blocks, block_threads, cluster_blocks;
@@ -66,6 +68,7 @@ struct Thread {
   unsigned index, lane;
   unsigned cluster_phase;
   bool arrived_at_cluster;
+  bool waited_for_launch_before;
   Waiting waiting;
 };
 
@@ -119,6 +122,7 @@ static Block* slots;  // request.resident_blocks of them: where a block lives wh
 static Cluster* clusters;
 static Thread* current;  // null while the scheduler itself runs
 static Context scheduler_context;
+static bool overlaps_earlier_launch;
 static bool polling;  // inside the predicate of a spin
 
 inline LaneMask lane_bit(const Thread* thread) { return LaneMask{1} << thread->lane; }

@@ -30,7 +30,7 @@ def _faults(gpu: Device, store: KernelStore, name: str, damage: Callable[[Any], 
         return audit(topology, expected_topology(prepared.plan, prepared.kernels, prepared.addresses))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", [name for name, variant in CATALOGUE.items() if not variant.libraries])
 def test_as_declared(gpu: Device, store: KernelStore, name: str) -> None:
     assert _faults(gpu, store, name, lambda graph: None) == []
 
@@ -62,6 +62,23 @@ def _other_argument(graph: Any) -> None:
     parameters = call(driver.cuGraphKernelNodeGetParams, graph._nodes[0])
     parameters.kernelParams = graph._packed[1].pointers_address
     call(driver.cuGraphKernelNodeSetParams, graph._nodes[0], parameters)
+
+
+def _plain_edge(graph: Any) -> None:
+    """The first programmatic edge becomes an ordinary one."""
+    first, second = graph._nodes[:2]
+    sources, targets, data, *_ = call(driver.cuGraphGetEdges, graph._graph, len(graph._nodes) - 1)
+    at = next(
+        i
+        for i, (a, b) in enumerate(zip(sources, targets, strict=True))
+        if (int(a), int(b)) == (int(first), int(second))
+    )
+    call(driver.cuGraphRemoveDependencies, graph._graph, [first], [second], [data[at]], 1)
+    call(driver.cuGraphAddDependencies, graph._graph, [first], [second], [driver.CUgraphEdgeData()], 1)
+
+
+def test_a_programmatic_edge_that_is_none_is_found(gpu: Device, store: KernelStore) -> None:
+    assert _faults(gpu, store, "local_recompute_pdl", _plain_edge) == ["edge 0 -> 1 is not programmatic"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_formula_equals_the_driver(gpu: Device, store: KernelStore, variant:
         for width in (131_072, 131_076, 131_073):
             problem = Problem(1, width)
             kernels = store.module(variant, problem, configuration).kernels
-            for stage in variant.stages:
+            for stage in variant.kernel_stages:
                 kernel = kernels[stage.kernel_name(problem, configuration)]
                 room = residency(gpu, kernel, stage, problem, configuration)
                 computed = blocks_by_resource(gpu.facts, kernel.resources, room.threads, room.shared_bytes)
@@ -67,7 +67,7 @@ def test_one_block_over_the_cap_is_an_error(gpu: Device, store: KernelStore, nam
 
 
 def _fill_shared(nbytes: int) -> Variant:
-    scalar = Scalar("shared_bytes", "uint32")
+    scalar = Scalar("shared_bytes", "uint32", nbytes)
     shared = SharedMemory(bytes_per_warp=nbytes, alignment=1)
     stage = Stage("fill_shared", grid="one", writes=(Y.tile,), scalars=(scalar,), threads=32, shared=shared)
     return Variant(f"fill_shared_{nbytes}", SOURCE, (stage,), (Configuration(32, 128),), computes="nothing")
@@ -75,18 +75,14 @@ def _fill_shared(nbytes: int) -> Variant:
 
 def test_dynamic_shared_memory_up_to_the_limit(gpu: Device, store: KernelStore) -> None:
     """Around 48 KiB nothing special happens, up to the opt-in maximum; beyond, the limit is named."""
-    from megakernel.run import plan as planning
-
     largest = gpu.facts.shared_bytes_per_block
     for nbytes in (49_151, 49_152, 49_153, largest):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(planning, "scalar_values", lambda problem, tile, n=nbytes: {"shared_bytes": n})
-            with (
-                Operands(gpu, Problem(1, 128)) as operands,
-                prepare(gpu, store, _fill_shared(nbytes), operands) as prepared,
-                prepared.executable("direct") as executable,
-            ):
-                executable.run()
+        with (
+            Operands(gpu, Problem(1, 128)) as operands,
+            prepare(gpu, store, _fill_shared(nbytes), operands) as prepared,
+            prepared.executable("direct") as executable,
+        ):
+            executable.run()
     with Operands(gpu, Problem(1, 128)) as operands, pytest.raises(PlanError, match=f"at most {largest}"):
         prepare(gpu, store, _fill_shared(largest + 1), operands)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from megakernel.device.face import Device
+from megakernel.errors import PlanError
 from megakernel.operator.contract import BENCHMARK_ROWS, Problem
 from megakernel.operator.fixtures import ALL_FIXTURES
 from megakernel.record.plan import SUBMISSIONS
@@ -14,12 +15,14 @@ from megakernel.variants.declaration import Variant
 
 pytestmark = pytest.mark.gpu
 
-VARIANTS = list(CATALOGUE.values())
+VARIANTS = [variant for variant in CATALOGUE.values() if not variant.libraries]
 
 
-def _assert_verified(gpu: Device, store: KernelStore, problem: Problem, fixtures: list[str]) -> None:
-    results = list(verify_all(gpu, store, VARIANTS, [problem], fixtures, SUBMISSIONS))
-    assert len(results) == len(VARIANTS) * len(fixtures) * len(SUBMISSIONS)
+def _assert_verified(
+    gpu: Device, store: KernelStore, problem: Problem, fixtures: list[str], variants: list[Variant] = VARIANTS
+) -> None:
+    results = list(verify_all(gpu, store, variants, [problem], fixtures, SUBMISSIONS))
+    assert len(results) == len(variants) * len(fixtures) * len(SUBMISSIONS)
     failures = [
         f"{r.plan.variant} {r.submission} {r.verification.fixture}: {c}"
         for r in results
@@ -37,9 +40,36 @@ def test_every_fixture(gpu: Device, store: KernelStore) -> None:
     _assert_verified(gpu, store, Problem(3), list(ALL_FIXTURES))
 
 
-@pytest.mark.parametrize("width", [1, 31, 4096, 50_257, 128_256, 131_071, 131_073])
+@pytest.mark.parametrize("width", [1, 31, 4096, 50_257, 131_071])
 def test_odd_widths(gpu: Device, store: KernelStore, width: int) -> None:
     _assert_verified(gpu, store, Problem(5, width), ["timing"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "width"), [(2, 262_144), (3, 131_073), (7, 128_256), (33, 50_257), (65, 4096), (65, 31)]
+)
+def test_odd_shapes(gpu: Device, store: KernelStore, rows: int, width: int) -> None:
+    _assert_verified(gpu, store, Problem(rows, width), ["timing"])
+
+
+@pytest.fixture
+def rms_cudnn(gpu: Device) -> Variant:
+    try:
+        gpu.require_library("cudnn")
+    except PlanError as error:
+        pytest.skip(str(error))
+    return CATALOGUE["rms_cudnn"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "width"), [(1, 131_072), (16, 131_072), (64, 131_072), (5, 50_257), (2, 262_144), (33, 31), (3, 1)]
+)
+def test_cudnn(gpu: Device, store: KernelStore, rms_cudnn: Variant, rows: int, width: int) -> None:
+    _assert_verified(gpu, store, Problem(rows, width), ["timing"], [rms_cudnn])
+
+
+def test_cudnn_on_every_fixture(gpu: Device, store: KernelStore, rms_cudnn: Variant) -> None:
+    _assert_verified(gpu, store, Problem(3), list(ALL_FIXTURES), [rms_cudnn])
 
 
 @pytest.mark.parametrize("name", ["retained", "row_retained"])

@@ -194,6 +194,9 @@ class FakeDevice:
         self.modules.append(FakeModule(kernel_names))
         return self.modules[-1]
 
+    def require_library(self, library: str) -> None:
+        pass
+
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         self.asked.append((kernel.resources.name, threads, shared_bytes))
         if isinstance(self._blocks_per_sm, int):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.kernel_docs import table
 
 from megakernel.device.nvrtc import compile_recipe, make_recipe
 from megakernel.device.sources import kernel_folder
@@ -18,7 +19,7 @@ from megakernel.variants.declaration import NO_SHARED, ROW_BARRIER_WORDS, Quanti
 VARIANTS = pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
 STAGES = pytest.mark.parametrize(
     ("variant", "stage"),
-    [(variant, stage) for variant in CATALOGUE.values() for stage in variant.stages],
+    [(variant, stage) for variant in CATALOGUE.values() for stage in variant.kernel_stages],
     ids=lambda value: value.name if isinstance(value, Variant) else value.kernel.split("<")[0],
 )
 SCALAR_TYPES = {"uint32": "unsigned", "divisor": "TileCount", "float32": "float"}
@@ -43,7 +44,8 @@ def pointer_type(quantity: Quantity, stage: Stage) -> str:
     value = {(True, 1): "float", (True, 2): "Statistics", (False, 32): "unsigned"}[
         bool(quantity.components), quantity.words
     ]
-    only_read = quantity.components and quantity not in {access.quantity for access in stage.writes}
+    touched = {access.quantity for access in stage.reads if access.scope != "untouched"}
+    only_read = quantity in touched and quantity not in {access.quantity for access in stage.writes}
     return f"{'const ' if only_read else ''}{value}*"
 
 
@@ -120,7 +122,7 @@ def test_stages_read_only_what_is_there_and_end_with_the_output(variant: Variant
     for stage in variant.stages:
         own = {access.quantity for access in stage.writes}
         available = written | (own if stage.cooperative else set())
-        assert {access.quantity for access in stage.reads} <= available
+        assert {access.quantity for access in stage.reads if access.scope != "untouched"} <= available
         assert X not in own
         written |= own
     assert (Y in written) == (variant.computes != "nothing")
@@ -138,7 +140,7 @@ def test_every_component_is_a_quantity_of_the_reference_in_the_declared_shape(va
 
 
 def test_an_unknown_variant_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"^unknown variant 'fused': choose from empty, copy, .*row_retained, or name"):
+    with pytest.raises(UsageError, match=r"^unknown variant 'fused': choose from empty, copy, .*rms_cudnn, or name"):
         find("fused")
 
 
@@ -180,3 +182,10 @@ def test_a_bad_file_of_a_users_own_is_refused_in_one_line(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"own\.py: no such file$"):
         find(f"{tmp_path}/own.py:MINE")
+
+
+def test_the_documented_table_is_computed_from_the_declarations() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    assert "\n".join(table()) in document
+    for name in CATALOGUE:
+        assert f"**`{name}`**" in document

@@ -9,6 +9,8 @@ import pytest
 
 from megakernel.record.reader import load
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, summarise
+from megakernel.run.trace import Span, out_of_order
+from megakernel.variants.catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -76,3 +78,30 @@ def test_samples_are_plausible() -> None:
         assert series.singles_ns.min() > 3000
         assert np.unique(series.singles_ns).size > 10
         assert (series.event_ns > 0).all()
+
+
+def test_the_documentation_says_what_generality_costs_the_exact_case() -> None:
+    rows = [r for r in summarise(load(DATA / "h200" / "exact-case.h5")) if r.submission == "graph"]
+    text = (ROOT / "docs" / "performance.md").read_text()
+    for name in ("row_retained", "baked_row_retained", "checked_row_retained", "copy", "baked_copy", "checked_copy"):
+        medians = {r.metric: r.median_ns / 1e3 for r in rows if r.variant == name}
+        assert f"| {name} | {medians['host_completion']:.2f} | {medians['event_interval']:.2f} |" in text
+
+
+def test_the_trace_of_the_baseline_shows_nine_launches_in_order() -> None:
+    traced = json.loads((DATA / "h200" / "trace-unfused.json").read_text())
+    spans = tuple(Span(**span) for span in traced["trace"])
+    assert len(spans) == 9
+    assert out_of_order(spans) == []
+    assert traced["audited"]
+    assert traced["faults"] == []
+
+
+def test_the_sanitizers_found_their_planted_faults_and_nothing_else() -> None:
+    summary = json.loads((DATA / "sanitizer.json").read_text())
+    assert set(summary["tools"]) == {"memcheck", "racecheck", "synccheck", "initcheck"}
+    assert set(summary["variants"]) == {name for name, variant in CATALOGUE.items() if not variant.libraries}
+    for found in summary["tools"].values():
+        assert found["errors"] == 0
+        assert found["errors_in_the_planted_fault"] > 0
+        assert found["shapes"] == len(summary["shapes"])

@@ -28,7 +28,7 @@ def topology_of(name: str, rows: int = 3) -> Topology:
 def altered_nodes(node: Node) -> Iterator[tuple[str, Node]]:
     yield "symbol", replace(node, symbol=node.symbol + "x")
     yield "grid", replace(node, grid=node.grid + 1)
-    yield "block", replace(node, block=node.block * 2)
+    yield "block", replace(node, block=node.block * 2 + 32)
     yield "shared_bytes", replace(node, shared_bytes=node.shared_bytes + 4)
     yield "cooperative", replace(node, cooperative=not node.cooperative)
     for i in range(len(node.arguments)):
@@ -78,6 +78,16 @@ def test_any_change_of_an_edge_is_reported(name: str) -> None:
         assert turned == [f"edge {a} -> {b} is missing", f"edge {b} -> {a} was not declared"]
     extra = replace(expected, edges=(*expected.edges, (0, 2)))
     assert audit(extra, expected) == ["edge 0 -> 2 was not declared"]
+
+
+def test_an_edge_that_became_programmatic_or_no_longer_is_one_is_reported() -> None:
+    # A programmatic edge in front of a kernel that does not wait is a race.
+    expected = topology_of("local_recompute_pdl")
+    assert expected.edges == expected.programmatic == ((0, 1), (1, 2))
+    lost = replace(expected, programmatic=expected.programmatic[:1])
+    assert audit(lost, expected) == ["edge 1 -> 2 is not programmatic"]
+    assert audit(expected, lost) == ["edge 1 -> 2 is programmatic"]
+    assert topology_of("local_recompute").programmatic == ()
 
 
 def test_row_groups_follow_one_another_in_one_chain() -> None:

@@ -29,15 +29,18 @@ def plain_float32(x: Float32, eps: float, tile: int) -> dict[str, Float32]:
     mean = np.square(x.astype(np.float64)).mean(axis=1)
     inverse_rms = (1 / np.sqrt(mean + np.float32(eps))).astype(np.float32)
     maxima = tile_maxima.max(axis=1)
-    exponentials = np.exp((x - maxima[:, None]) * inverse_rms[:, None])
+    arguments = (x - maxima[:, None]) * inverse_rms[:, None]
+    exponentials = np.exp(arguments)
     sums = by_tile(exponentials, 0).sum(axis=2)
     row_sums = sums.sum(axis=1)
     return {
         "squares": squares,
         "tile_square_sums": square_sums,
         "tile_maxima": tile_maxima,
+        "row_square_sums": square_sums.sum(axis=1),
         "row_inverse_rms": inverse_rms,
         "row_maxima": maxima,
+        "arguments": arguments,
         "exponentials": exponentials,
         "tile_exponential_sums": sums,
         "row_exponential_sums": row_sums,

@@ -34,6 +34,16 @@ def plan(
     return make_plan(FakeDevice(sms, blocks_per_sm), kernels, variant, problem, configuration)
 
 
+def test_programmatic_launches_are_refused_where_there_are_none() -> None:
+    device = FakeDevice()
+    variant = CATALOGUE["local_recompute_pdl"]
+    kernels = FakeModule(variant.kernel_names(Problem(1), CONFIGURATION)).kernels
+    make_plan(device, kernels, variant, Problem(1), CONFIGURATION)
+    device.facts = replace(device.facts, compute_capability="8.9", name="an older GPU")
+    with pytest.raises(PlanError, match=r"needs compute capability 9\.0, and an older GPU has 8\.9$"):
+        make_plan(device, kernels, variant, Problem(1), CONFIGURATION)
+
+
 def groups(planned: Plan) -> list[tuple[int, int]]:
     return [(launch.first_row, launch.rows) for launch in planned.launches]
 

@@ -84,6 +84,9 @@ def graph(
     dot: Annotated[
         Path | None, typer.Option("--dot", help="Write the graph in Graphviz' language.", metavar="FILE")
     ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Also replay an instrumented build, and show when each launch ran.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Builds a variant's graph, audits it against its declaration and prints its topology."""
@@ -95,6 +98,8 @@ def graph(
     from megakernel.report import tables
     from megakernel.run.graph import audit, describe, expected_topology, to_dot
     from megakernel.run.prepare import KernelStore, Operands, prepare
+    from megakernel.run.trace import out_of_order
+    from megakernel.run.trace import trace as trace_launches
 
     (chosen,) = chosen_variants([variant])
     with (
@@ -110,12 +115,23 @@ def graph(
         faults = audit(held, expected) if held else []
         names = {kernel.resources.symbol: kernel.resources.name for kernel in prepared.kernels.values()}
         verdict = "; ".join(faults) or ("as declared" if held else "none: the emulator holds no graph to read back")
+        spans = trace_launches(opened, chosen, prepared.plan.problem, prepared.plan.configuration) if trace else ()
+        disorder = out_of_order(spans)
         if dot is not None:
             dot.write_text(to_dot(topology, chosen.name, names) + "\n")
         if json:
             audited = {"variant": chosen.name, "audited": held is not None, "faults": faults}
-            tables.print_json(asdict(topology) | audited)
+            tables.print_json(asdict(topology) | audited | {"trace": [asdict(span) for span in spans]})
         else:
             tables.print_lines([*describe(topology, names), f"audit: {verdict}"])
+            if spans:
+                columns = [("launch", False), ("rows", False), ("begin ns", True), ("end ns", True), ("took ns", True)]
+                tables.print_table(
+                    columns,
+                    [[s.kernel, f"{s.first_row}+{s.rows}", s.begin_ns, s.end_ns, s.end_ns - s.begin_ns] for s in spans],
+                )
+                tables.print_lines([f"trace: {'; '.join(disorder) or 'launches ran in order'}"])
     if faults:
         raise VerdictError(f"the graph of {chosen.name} is not as declared: {'; '.join(faults)}")
+    if disorder:
+        raise VerdictError(f"the launches of {chosen.name} did not run in order: {'; '.join(disorder)}")

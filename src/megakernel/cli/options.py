@@ -42,8 +42,10 @@ ConfigurationOption = Annotated[
 
 
 def chosen_variants(names: list[str] | None) -> tuple[Variant, ...]:
-    """The variants named, each once; the whole catalogue where none is."""
-    return tuple(dict.fromkeys(find(name) for name in names)) if names else tuple(CATALOGUE.values())
+    """The variants named, each once; where none is, all of the catalogue that call no library."""
+    if names:
+        return tuple(dict.fromkeys(find(name) for name in names))
+    return tuple(variant for variant in CATALOGUE.values() if not variant.libraries)
 
 
 def with_floors(variants: tuple[Variant, ...]) -> tuple[Variant, ...]:

@@ -1,7 +1,7 @@
 """The emulator as a device: the same kernel sources on one CPU thread, with the residency of a named GPU."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from megakernel.device.arguments import PackedArguments
 from megakernel.device.emulator_findings import EmulatedFault
-from megakernel.device.emulator_library import LaunchStats, Library
+from megakernel.device.emulator_library import EARLIER_READS, EARLIER_WRITES, LaunchStats, Library
 from megakernel.device.face import Buffer, Kernel
 from megakernel.device.guarded_memory import GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, build, find_compiler
@@ -98,9 +98,9 @@ class EmulatedExecutable:
         self.graph_timings: GraphTimings | None = None
         self.launch_stats: tuple[LaunchStats, ...] = ()
         self._device = device
-        self._steps: list[tuple[Launch, EmulatedKernel, PackedArguments, int]] = []
+        self._steps: list[tuple[Launch, EmulatedKernel, PackedArguments, int, Mapping[int, int]]] = []
         started = time.perf_counter_ns()
-        for launch in plan.launches:
+        for position, launch in enumerate(plan.launches):
             kernel = cast(EmulatedKernel, kernels[launch.kernel])
             cap = device.blocks_per_sm(kernel, launch.block, launch.shared_bytes) * device.facts.sm_count
             if launch.cooperative and launch.grid > cap:
@@ -110,7 +110,8 @@ class EmulatedExecutable:
                 )
             packed = PackedArguments(launch, addresses)
             packed.require(kernel.library.parameter_sizes(launch.kernel), launch.kernel)
-            self._steps.append((launch, kernel, packed, cap))
+            in_use = _used_by_running(plan.launches[:position], addresses) if launch.programmatic else {}
+            self._steps.append((launch, kernel, packed, cap, in_use))
         self._build_ns = time.perf_counter_ns() - started
         self.submit: Callable[[], object] = self._submit
         self.wait: Callable[[], object] = _nothing
@@ -118,7 +119,9 @@ class EmulatedExecutable:
     def _submit(self) -> None:
         self.launch_stats = tuple(self._launch(*step) for step in self._steps)
 
-    def _launch(self, launch: Launch, kernel: EmulatedKernel, packed: PackedArguments, cap: int) -> LaunchStats:
+    def _launch(
+        self, launch: Launch, kernel: EmulatedKernel, packed: PackedArguments, cap: int, in_use: Mapping[int, int]
+    ) -> LaunchStats:
         try:
             return kernel.library.launch(
                 launch.kernel,
@@ -131,6 +134,7 @@ class EmulatedExecutable:
                 seed=self._device.seed,
                 weak_stores=self._device.weak_stores,
                 shuffled_dispatch=self._device.seed != 0,
+                earlier_launches=in_use,
                 time_limit_s=self._device.time_limit_s,
             )
         except EmulatedFault as fault:
@@ -165,6 +169,20 @@ class EmulatedExecutable:
 
     def __exit__(self, *_: object) -> None:
         self._steps.clear()
+
+
+def _used_by_running(before: Sequence[Launch], addresses: Mapping[str, int]) -> dict[int, int]:
+    """What the launches before a programmatic one do with which address, as far as they may still run: those back to
+    the latest that was not programmatic itself.
+    """
+    used: dict[int, int] = {}
+    for launch in reversed(before):
+        for transfers, use in ((launch.reads, EARLIER_READS), (launch.writes, EARLIER_WRITES)):
+            for address in (addresses[transfer.quantity] for transfer in transfers):
+                used[address] = used.get(address, 0) | use
+        if not launch.programmatic:
+            break
+    return used
 
 
 def _nothing() -> None:
@@ -233,6 +251,9 @@ class Emulator:
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         return offline_blocks_per_sm(self.facts, kernel.resources, threads, shared_bytes)
+
+    def require_library(self, library: str) -> None:
+        raise PlanError(f"{library} runs on a GPU alone, and this is the emulator")
 
     def allocate(self, nbytes: int, name: str) -> EmulatedBuffer:
         return EmulatedBuffer(self._memory, nbytes, name)

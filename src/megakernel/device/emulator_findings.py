@@ -12,6 +12,7 @@ DETECTORS = {
     "out_of_bounds_global": "an access outside every buffer",
     "out_of_bounds_shared": "an access outside the block's shared memory",
     "misaligned": "an access at an address that its type does not divide",
+    "early_access": "a programmatic launch uses what launches before it still use, without waiting for them",
     "cluster_lifetime": "shared memory of a peer that has not started or has left, or that does not exist",
     "shared_size": "block_shared<T>() with a launch that does not give exactly sizeof(T) bytes",
     "grid_sync_without_cooperative": "a grid barrier in a launch that is not cooperative",

@@ -3,9 +3,10 @@
 import shutil
 import subprocess
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import cffi
@@ -48,6 +49,7 @@ typedef struct {
   uint64_t bytes;
   char* mapping;
   uint64_t mapping_bytes;
+  unsigned earlier_launches;
 } Buffer;
 typedef struct {
   unsigned kernel, grid_blocks, block_threads, cluster_blocks, resident_blocks, shared_bytes, stack_bytes;
@@ -85,7 +87,10 @@ unsigned emulator_parameter_bytes(unsigned kernel, unsigned position);
 uint64_t emulator_workspace_bytes(const LaunchRequest*);
 int emulator_launch(const LaunchRequest*, LaunchStatistics*, Finding*);
 """)
+EARLIER_READS, EARLIER_WRITES = 1, 2  # as in cuda/emulator/state.hpp
 _LAUNCH_FAILED, _WORKSPACE_REFUSED = 1, 2
+
+NO_EARLIER_LAUNCHES: Mapping[int, int] = MappingProxyType({})
 
 # The signal handlers and the workspace belong to the process, and during a call other Python threads run.
 _launch_lock = threading.Lock()
@@ -153,6 +158,7 @@ class Library:
         seed: int = 0,
         weak_stores: bool = False,
         shuffled_dispatch: bool = False,
+        earlier_launches: Mapping[int, int] = NO_EARLIER_LAUNCHES,
         time_limit_s: float = 60.0,
         stack_bytes: int = STACK_BYTES,
     ) -> LaunchStats:
@@ -165,6 +171,8 @@ class Library:
             seed: 0 runs depth first; every other seed is another interleaving. Each repeats exactly.
             weak_stores: other blocks see published values only after a release.
             shuffled_dispatch: blocks start in an order drawn from the seed, as CUDA promises none.
+            earlier_launches: for buffers by address, what launches do with them that may still run:
+                ``EARLIER_READS``, ``EARLIER_WRITES``. A thread may not interfere before it has waited.
             time_limit_s: of processor time; 0: none.
 
         Raises:
@@ -179,7 +187,7 @@ class Library:
             raise UsageError(f"{kernel}: no {grid} blocks of {block} threads in clusters of {cluster}")
         if resident <= 0:
             raise UsageError(f"{kernel}: room for {resident_blocks} blocks holds no cluster of {cluster}")
-        buffers, keep_alive = self._buffer_table()
+        buffers, keep_alive = self._buffer_table(earlier_launches)
         request = _ffi.new(
             "LaunchRequest*",
             {
@@ -225,7 +233,7 @@ class Library:
     ) -> None:
         self.close()
 
-    def _buffer_table(self) -> tuple[Any, list[Any]]:
+    def _buffer_table(self, earlier_launches: Mapping[int, int]) -> tuple[Any, list[Any]]:
         buffers = self._memory.buffers
         names = [_ffi.new("char[]", buffer.name.encode()) for buffer in buffers]
         table = _ffi.new("Buffer[]", len(buffers))
@@ -235,6 +243,7 @@ class Library:
             row.bytes = buffer.nbytes
             row.mapping = _ffi.cast("char*", buffer.mapping_address)
             row.mapping_bytes = buffer.mapping_nbytes
+            row.earlier_launches = earlier_launches.get(buffer.address, 0)
         return table, names
 
     def _finding(self, kernel: str, seed: int, raw: Any) -> Finding:

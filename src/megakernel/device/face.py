@@ -119,6 +119,13 @@ class Planner(Protocol):
             CompileError: with the compiler's log.
         """
 
+    def require_library(self, library: str) -> None:
+        """Makes sure that a library is there to be called.
+
+        Raises:
+            PlanError: it is not; the message says what to install.
+        """
+
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         """Blocks of the kernel that one SM holds, as the launch will find it.
 

@@ -8,6 +8,7 @@ import numpy as np
 from cuda.bindings import driver
 from numpy.typing import NDArray
 
+from megakernel.device import cudnn
 from megakernel.device.arguments import address_of
 from megakernel.device.cubins import cubin_for
 from megakernel.device.driver import call, initialise
@@ -202,6 +203,11 @@ class Gpu:
                 f"update the driver, or install megakernel[cu{self.facts.driver_version.split('.')[0]}]"
             )
 
+    def require_library(self, library: str) -> None:
+        if library != "cudnn":
+            raise PlanError(f"no library is called {library!r}; there is cudnn")
+        cudnn.require()
+
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         gpu_kernel = cast(GpuKernel, kernel)
         gpu_kernel.opt_in(shared_bytes)
@@ -222,6 +228,8 @@ class Gpu:
     ) -> Executable:
         functions = {}
         for launch in plan.launches:
+            if launch.library:
+                continue
             kernel = cast(GpuKernel, kernels[launch.kernel])
             kernel.opt_in(launch.shared_bytes)
             functions[launch.kernel] = kernel.function

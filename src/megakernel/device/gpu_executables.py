@@ -11,10 +11,19 @@ from typing import Any
 from cuda.bindings import driver
 
 from megakernel.device.arguments import PackedArguments, host_bits
+from megakernel.device.cudnn import RowSoftmax
 from megakernel.device.driver import call, failure
-from megakernel.record.plan import GraphTimings, Launch, Node, Plan, Submission, Topology
+from megakernel.record.plan import CHILD_GRAPH, GraphTimings, Launch, Node, Plan, Pointer, Submission, Topology
 
 _COOPERATIVE = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+_PROGRAMMATIC_EDGE = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+_PROGRAMMATIC_PORT = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC: when every block has let the next launch start
+
+_CAPTURE_MODE = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+# With edge data; CUDA 12's bindings give these functions names of their own.
+_add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", driver.cuGraphAddDependencies)
+_get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
 
 
 def parameter_sizes(function: Any) -> tuple[int, ...]:
@@ -34,6 +43,16 @@ def _packed(launch: Launch, function: Any, addresses: Mapping[str, int]) -> Pack
     packed = PackedArguments(launch, addresses)
     packed.require(parameter_sizes(function), launch.kernel)
     return packed
+
+
+def _library_call(launch: Launch, plan: Plan, addresses: Mapping[str, int], stream: Any) -> RowSoftmax:
+    """cuDNN's softmax is the one library call there is."""
+    source, target = (
+        addresses[pointer.quantity] + pointer.offset_bytes
+        for pointer in launch.arguments
+        if isinstance(pointer, Pointer)
+    )
+    return RowSoftmax(source, target, launch.rows, plan.problem.width, int(stream))
 
 
 class _Submitter:
@@ -61,24 +80,16 @@ class DirectLaunches(_Submitter):
     graph_timings: GraphTimings | None = None
 
     def __init__(self, plan: Plan, functions: Mapping[str, Any], addresses: Mapping[str, int], stream: Any) -> None:
-        self._packed = [_packed(launch, functions[launch.kernel], addresses) for launch in plan.launches]
-        calls = []
-        for launch, packed in zip(plan.launches, self._packed, strict=True):
-            shape = (
-                launch.grid,
-                1,
-                1,
-                launch.block,
-                1,
-                1,
-                launch.shared_bytes,
-                stream,
-                packed.pointers_address,
-            )
-            if launch.cooperative:
-                calls.append(partial(driver.cuLaunchCooperativeKernel, functions[launch.kernel], *shape))
+        self._packed: list[PackedArguments] = []
+        self._library_calls: list[RowSoftmax] = []
+        calls: list[Callable[[], Any]] = []
+        for launch in plan.launches:
+            if launch.library:
+                self._library_calls.append(_library_call(launch, plan, addresses, stream))
+                calls.append(self._library_calls[-1])
             else:
-                calls.append(partial(driver.cuLaunchKernel, functions[launch.kernel], *shape, 0))
+                self._packed.append(_packed(launch, functions[launch.kernel], addresses))
+                calls.append(_bound(launch, functions[launch.kernel], self._packed[-1], stream))
         self.submit, self._submission_name = _submit_all(tuple(calls), plan.launches)
         self.wait = partial(driver.cuStreamSynchronize, stream)
 
@@ -92,7 +103,29 @@ class DirectLaunches(_Submitter):
         return self
 
     def __exit__(self, *_: object) -> None:
+        for library_call in self._library_calls:
+            library_call.close()
+        self._library_calls.clear()
         self._packed.clear()
+
+
+def _bound(launch: Launch, function: Any, packed: PackedArguments, stream: Any) -> Callable[[], Any]:
+    """The driver's call for one launch, with nothing left to pass."""
+    grid, block = (launch.grid, 1, 1), (launch.block, 1, 1)
+    if launch.programmatic:
+        overlap = driver.CUlaunchAttribute()
+        overlap.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        overlap.value.programmaticStreamSerializationAllowed = 1
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.sharedMemBytes, config.hStream = launch.shared_bytes, stream
+        config.attrs, config.numAttrs = [overlap], 1
+        return partial(driver.cuLaunchKernelEx, config, function, packed.pointers_address, 0)
+    shape = (*grid, *block, launch.shared_bytes, stream, packed.pointers_address)
+    if launch.cooperative:
+        return partial(driver.cuLaunchCooperativeKernel, function, *shape)
+    return partial(driver.cuLaunchKernel, function, *shape, 0)
 
 
 def _submit_all(calls: tuple[Callable[[], Any], ...], launches: tuple[Launch, ...]) -> tuple[Callable[[], Any], str]:
@@ -100,7 +133,8 @@ def _submit_all(calls: tuple[Callable[[], Any], ...], launches: tuple[Launch, ..
 
     def name(position: int) -> str:
         launch = launches[position]
-        call_name = "cuLaunchCooperativeKernel" if launch.cooperative else "cuLaunchKernel"
+        plain = "cuLaunchKernelEx" if launch.programmatic else "cuLaunchKernel"
+        call_name = "cuLaunchCooperativeKernel" if launch.cooperative else plain
         return f"{call_name} of {launch.kernel} with {launch.grid} blocks"
 
     if len(calls) == 1:
@@ -126,13 +160,17 @@ class Graph(_Submitter):
         self._graph: Any = None
         self._executable: Any = None
         self._packed: list[PackedArguments] = []
+        self._library_calls: list[RowSoftmax] = []
         self._nodes: list[Any] = []
         self.graph_timings: GraphTimings | None = None
         try:
             started = time.perf_counter_ns()
             self._graph = call(driver.cuGraphCreate, 0)
             for launch in plan.launches:
-                self._add(launch, functions[launch.kernel], addresses)
+                if launch.library:
+                    self._add_library_call(launch, plan, addresses)
+                else:
+                    self._add(launch, functions[launch.kernel], addresses)
             built = time.perf_counter_ns()
             self._executable = call(driver.cuGraphInstantiate, self._graph, 0)
             instantiated = time.perf_counter_ns()
@@ -153,7 +191,13 @@ class Graph(_Submitter):
         parameters.sharedMemBytes = launch.shared_bytes
         parameters.kernelParams = packed.pointers_address
         before = self._nodes[-1:]
-        node = call(driver.cuGraphAddKernelNode, self._graph, before or None, len(before), parameters)
+        if launch.programmatic:  # its edge carries data, which comes with the edge alone
+            node = call(driver.cuGraphAddKernelNode, self._graph, None, 0, parameters)
+            edge = driver.CUgraphEdgeData()
+            edge.type, edge.from_port = _PROGRAMMATIC_EDGE.value, _PROGRAMMATIC_PORT
+            call(_add_dependencies, self._graph, before, [node], [edge], 1)
+        else:
+            node = call(driver.cuGraphAddKernelNode, self._graph, before or None, len(before), parameters)
         self._nodes.append(node)
         if launch.cooperative:
             value = driver.CUkernelNodeAttrValue()
@@ -162,6 +206,25 @@ class Graph(_Submitter):
             if status:
                 what = f"cuGraphKernelNodeSetAttribute (cooperative) of {launch.kernel} with {launch.grid} blocks"
                 raise failure(what, status)
+
+    def _add_library_call(self, launch: Launch, plan: Plan, addresses: Mapping[str, int]) -> None:
+        """What the library launches is captured, and becomes a child graph."""
+        library_call = _library_call(launch, plan, addresses, self._stream)
+        self._library_calls.append(library_call)
+        library_call()  # what it loads when first called cannot be captured
+        call(driver.cuStreamSynchronize, self._stream)
+        call(driver.cuStreamBeginCapture, self._stream, _CAPTURE_MODE)
+        try:
+            library_call()
+        finally:
+            captured = call(driver.cuStreamEndCapture, self._stream)
+        before = self._nodes[-1:]
+        try:
+            self._nodes.append(
+                call(driver.cuGraphAddChildGraphNode, self._graph, before or None, len(before), captured)
+            )
+        finally:
+            call(driver.cuGraphDestroy, captured)  # the node holds a copy
 
     def prepare(self) -> None:
         """Uploads the graph and replays it once, so that neither falls into a measurement."""
@@ -180,9 +243,11 @@ class Graph(_Submitter):
         held = {int(handle): handle for handle in handles}
         added = [int(node) for node in self._nodes]
         order = [h for h in added if h in held] + [h for h in held if h not in added]
+        edges = _read_edges(self._graph, {handle: position for position, handle in enumerate(order)})
         return Topology(
             nodes=tuple(_read_node(held[handle]) for handle in order),
-            edges=_read_edges(self._graph, {handle: position for position, handle in enumerate(order)}),
+            edges=tuple(edges),
+            programmatic=tuple(edge for edge, is_programmatic in edges.items() if is_programmatic),
         )
 
     def __enter__(self) -> "Graph":
@@ -194,10 +259,15 @@ class Graph(_Submitter):
             driver.cuGraphExecDestroy(self._executable)
         if self._graph is not None:
             driver.cuGraphDestroy(self._graph)
+        for library_call in self._library_calls:
+            library_call.close()
+        self._library_calls.clear()
         self._executable = self._graph = None
 
 
 def _read_node(node: Any) -> Node:
+    if call(driver.cuGraphNodeGetType, node) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_GRAPH:
+        return Node(CHILD_GRAPH, 0, 0, 0, False, ())
     parameters = call(driver.cuGraphKernelNodeGetParams, node)
     cooperative = call(driver.cuGraphKernelNodeGetAttribute, node, _COOPERATIVE)
     sizes = parameter_sizes(parameters.func)
@@ -212,10 +282,15 @@ def _read_node(node: Any) -> Node:
     )
 
 
-def _read_edges(graph: Any, positions: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    *_, count = call(driver.cuGraphGetEdges, graph, 0)
+def _read_edges(graph: Any, positions: Mapping[int, int]) -> dict[tuple[int, int], bool]:
+    """Edges in order, each with whether it is programmatic."""
+    *_, count = call(_get_edges, graph, 0)
     if count == 0:
-        return ()
-    sources, targets, *_ = call(driver.cuGraphGetEdges, graph, count)
-    pairs = zip(sources, targets, strict=True)
-    return tuple(sorted((positions[int(a)], positions[int(b)]) for a, b in pairs))
+        return {}
+    sources, targets, data, *_ = call(_get_edges, graph, count)
+    edges = {
+        (positions[int(a)], positions[int(b)]): edge.type == _PROGRAMMATIC_EDGE.value
+        and edge.from_port == _PROGRAMMATIC_PORT
+        for a, b, edge in zip(sources, targets, data, strict=True)
+    }
+    return dict(sorted(edges.items()))

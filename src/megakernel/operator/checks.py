@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from megakernel.operator.reference import Float64, Reference
-from megakernel.operator.tolerances import OUTPUT_OF_ROW_MAXIMUM, OUTPUT_ROW_SUM, allowed_error
+from megakernel.operator.tolerances import OUTPUT_OF_ROW_MAXIMUM, OUTPUT_ROW_SUM, Tolerance, allowed_error
 
 Float32 = NDArray[np.float32]
 
@@ -86,7 +86,9 @@ def _as_float32_range(expected: Float64) -> Float64:
     return np.where(beyond, np.copysign(np.inf, expected), expected)
 
 
-def check_quantity(name: str, actual: Float32, reference: Reference, tile: int) -> list[Check]:
+def check_quantity(
+    name: str, actual: Float32, reference: Reference, tile: int, tolerance: Tolerance | None = None
+) -> list[Check]:
     """Checks one quantity: written everywhere, NaN where and only where expected, accurate.
 
     The output ``y`` is also checked against its row's maximum, for its row sums and for negative values.
@@ -96,6 +98,7 @@ def check_quantity(name: str, actual: Float32, reference: Reference, tile: int) 
         actual: what the kernel wrote, float32 of the quantity's shape.
         reference: the reference of the same input.
         tile: elements in a tile.
+        tolerance: instead of the table's.
     """
     expected = _as_float32_range(reference.quantity(name, tile))
     unwritten = actual.view(np.uint32) == np.uint32(POISON)
@@ -107,7 +110,7 @@ def check_quantity(name: str, actual: Float32, reference: Reference, tile: int) 
         wide = actual.astype(np.float64)
         error = np.abs(wide - expected)
     error[wide == expected] = 0.0  # equal infinities
-    checks.append(_worst(f"{name}.accuracy", error, allowed_error(name, reference, tile), actual, expected))
+    checks.append(_worst(f"{name}.accuracy", error, allowed_error(name, reference, tile, tolerance), actual, expected))
     if name == "y":
         checks += _check_output(actual, expected, error)
     return checks

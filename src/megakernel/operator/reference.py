@@ -53,9 +53,13 @@ class Reference:
         return np.asarray(np.fmax(np.fmax.reduceat(self._x, starts, axis=1), -np.inf))
 
     @cached_property
+    def row_square_sums(self) -> Float64:
+        return np.asarray(self.squares.sum(axis=1))
+
+    @cached_property
     def row_inverse_rms(self) -> Float64:
         """NaN for a row outside the contract."""
-        square_sums = self.squares.sum(axis=1)
+        square_sums = self.row_square_sums
         inside = square_sums <= np.finfo(np.float32).max
         eps = np.float64(np.float32(self.problem.eps))
         means = np.where(inside, square_sums, 1.0) / self.problem.width

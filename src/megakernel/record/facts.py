@@ -35,6 +35,11 @@ class DeviceFacts:
         """The architecture that kernels are compiled for, such as ``sm_90``."""
         return "sm_" + self.compute_capability.replace(".", "")
 
+    @property
+    def capability(self) -> tuple[int, ...]:
+        """The compute capability as numbers, to be compared."""
+        return tuple(int(part) for part in self.compute_capability.split("."))
+
 
 @dataclass(frozen=True)
 class KernelResources:

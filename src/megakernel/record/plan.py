@@ -32,11 +32,19 @@ Argument = Pointer | Value
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """Bytes that a launch asks of global memory, or writes to it, before any cache."""
+
+    quantity: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch.
+    """One kernel launch, or one call of a library.
 
     Attributes:
-        kernel: name expression.
+        kernel: name expression, or the library's function.
         grid: blocks.
         block: threads in a block.
         shared_bytes: dynamic shared memory of a block.
@@ -44,6 +52,9 @@ class Launch:
         first_row: the first row of the row group.
         rows: rows in the row group.
         barrier_members: blocks that meet at a row-scoped barrier; 0 where there is none.
+        programmatic: may start while the launch before still runs; its kernel waits for that itself.
+        library: which library launches it; empty for a kernel of ours.
+        reads, writes: what it moves, as declared.
     """
 
     kernel: str
@@ -55,6 +66,10 @@ class Launch:
     first_row: int
     rows: int
     barrier_members: int = 0
+    programmatic: bool = False
+    library: str = ""
+    reads: tuple[Transfer, ...] = ()
+    writes: tuple[Transfer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ class Residency:
 
 @dataclass(frozen=True)
 class Plan:
-    """See the module. ``residencies`` has one entry for each stage of the variant."""
+    """See the module. ``residencies`` has one entry for each stage of the variant that has a kernel of ours."""
 
     variant: str
     problem: Problem
@@ -99,13 +114,21 @@ class Plan:
     allocations: tuple[Allocation, ...]
     residencies: tuple[Residency, ...]
 
+    @property
+    def moved_bytes(self) -> int:
+        """What one invocation reads and writes of global memory, before any cache."""
+        return sum(transfer.nbytes for launch in self.launches for transfer in (*launch.reads, *launch.writes))
+
+
+CHILD_GRAPH = "(child graph)"
+
 
 @dataclass(frozen=True)
 class Node:
-    """A kernel node of a graph, as read back from the driver.
+    """A kernel node of a graph, as read back from the driver; of a child graph, no more than that it is one.
 
     Attributes:
-        symbol: the kernel's mangled name.
+        symbol: the kernel's mangled name, or ``CHILD_GRAPH``.
         arguments: the raw bits of each argument, as unsigned integers.
     """
 
@@ -119,10 +142,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes in the order they were added, and edges as pairs of positions in it."""
+    """Nodes in the order they were added, and edges as pairs of positions in it.
+
+    Attributes:
+        programmatic: those edges at which the later node may start while the earlier one runs.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[tuple[int, int], ...]
+    programmatic: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

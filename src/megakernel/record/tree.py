@@ -3,6 +3,7 @@
 ``reader`` gives a session and refuses what is damaged; an audit must go on past the damage to name it.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,8 @@ from megakernel.record.session import SCHEMA, SCHEMA_VERSION
 
 # What a damaged header may claim to hold is not read: none of it fits a session.
 _LARGEST_EXPANSION = 20  # of a compressed dataset, against the whole file
-_SMALLEST_LIMIT_BYTES = 2**26
+_SMALLEST_LIMIT_BYTES = 2**24
+_MOST_CHUNKS = 100_000
 _LARGEST_COUNT = 100_000
 _DEEPEST = 8
 
@@ -217,6 +219,8 @@ def _node(thing: Any, path: str, unreadable: list[str]) -> Node:
     limit_bytes = max(_SMALLEST_LIMIT_BYTES, _LARGEST_EXPANSION * thing.file.id.get_filesize())
     if thing.size is None or thing.size * thing.dtype.itemsize > limit_bytes:
         raise Damaged(f"claims to hold {thing.shape} values")
+    if thing.chunks and math.prod(-(-n // c) for n, c in zip(thing.shape, thing.chunks, strict=True)) > _MOST_CHUNKS:
+        raise Damaged(f"claims to hold {thing.shape} values in chunks of {thing.chunks}")
     return Node(attributes, thing[()])
 
 

@@ -6,8 +6,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from megakernel.record.apart import read_archive_apart
 from megakernel.record.digest import contents_sha256
-from megakernel.record.tree import Tree, read_archive
+from megakernel.record.tree import Tree
 from megakernel.report import audit_order, audit_plans, audit_results, audit_structure, audit_times
 from megakernel.report.findings import Audit, Findings
 
@@ -22,7 +23,7 @@ def audit_file(path: Path, sources: Mapping[str, str]) -> Audit:
         MissingError: there is no such file.
         RecordError: it cannot be read at all, or is no session of a known schema version.
     """
-    return audit_tree(str(path), read_archive(path), sources)
+    return audit_tree(str(path), read_archive_apart(path), sources)
 
 
 def audit_tree(path: str, tree: Tree, sources: Mapping[str, str]) -> Audit:

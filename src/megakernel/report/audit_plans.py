@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from megakernel.operator.contract import Problem
+from megakernel.record.plan import CHILD_GRAPH
 from megakernel.record.tree import Damaged, Group
 from megakernel.report.audit_structure import label, stored_sources
 from megakernel.report.findings import Findings
@@ -19,7 +20,7 @@ from megakernel.variants.declaration import Configuration, Stage, Variant
 
 Json = dict[str, Any]
 
-_FIELDS = ("kernel", "grid", "block", "shared_bytes", "cooperative", "barrier_members")
+_FIELDS = ("kernel", "grid", "block", "shared_bytes", "cooperative", "barrier_members", "programmatic", "library")
 
 
 def audit(root: Group, findings: Findings, sources: Mapping[str, str]) -> None:
@@ -68,6 +69,8 @@ def _plan(root: Group, series: Group, plan: Json, findings: Findings) -> None:
     rooms = {room["resources"]["name"]: room for room in plan["residencies"]}
     for launch in plan["launches"]:
         room = rooms.get(launch["kernel"])
+        if launch.get("library"):
+            continue  # its kernels are its own
         if room is None:
             findings.fault("plan", f"the resources of {launch['kernel']} are missing", place)
         elif launch["cooperative"] and launch["grid"] > room["blocks_per_sm"] * room["sm_count"]:
@@ -139,7 +142,10 @@ def _declared(stage: Stage, launch: Json, problem: Problem, configuration: Confi
         {"quantity": q.name, "offset_bytes": first_row * q.row_bytes(problem, configuration.tile)}
         for q in stage.quantities
     ]
-    arguments += [{"name": s.name, "dtype": s.dtype, "value": scalars[s.name]} for s in stage.scalars]
+    arguments += [
+        {"name": s.name, "dtype": s.dtype, "value": scalars[s.name] if s.value is None else s.value}
+        for s in stage.scalars
+    ]
     values = (
         stage.kernel_name(problem, configuration),
         stage.blocks(launch["rows"], problem, configuration),
@@ -147,6 +153,8 @@ def _declared(stage: Stage, launch: Json, problem: Problem, configuration: Confi
         stage.shared_bytes(configuration),
         stage.cooperative,
         stage.blocks_per_row(problem, configuration) if stage.barrier == "row" else 0,
+        stage.programmatic,
+        stage.library,
     )
     return dict(zip(_FIELDS, values, strict=True)) | {"arguments": arguments}
 
@@ -170,7 +178,9 @@ def _graph(root: Group, series: Group, plan: Json, findings: Findings) -> None:
     bases: dict[str, int] = {}
     for number, (node, launch) in enumerate(zip(nodes, launches, strict=False)):
         if launch.get("library"):
-            findings.read_only("graph", f"the nodes of {launch['library']}")
+            findings.read_only("graph", f"the kernels of {launch['library']}, in a graph of its own")
+            if node["symbol"] != CHILD_GRAPH:
+                findings.fault("graph", f"node {number}: {node['symbol']} is no child graph", place)
             continue
         for name in ("grid", "block", "shared_bytes", "cooperative"):
             if node[name] != launch[name]:

@@ -23,6 +23,7 @@ _WARM_METRICS = ("host_completion", "host_enqueue", "host_batch_completion", "ev
 _EVICTED_METRICS = ("host_completion", "single_event_interval")
 _SINGLES = ("host_completion", "single_event_interval")
 _STATES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "throttle_reasons")
+_MOST_ROUNDS = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -39,9 +40,11 @@ def label(series: Group) -> str:
     return f"{series.path} ({names[0]}, {names[1]} rows, {names[2]}{evicted})"
 
 
-def planned_rounds(root: Group, series: Group) -> int:
-    protocol = root.group("protocol")
-    return protocol.integer("evicted_rounds" if cache_of(series) == "evicted" else "rounds")
+def planned_rounds(root: Group, cache: str) -> int:
+    planned = root.group("protocol").integer("evicted_rounds" if cache == "evicted" else "rounds")
+    if not 0 <= planned <= _MOST_ROUNDS:
+        raise Damaged(f"/protocol: {planned} rounds were planned")
+    return planned
 
 
 def audit(root: Group, findings: Findings) -> None:
@@ -56,7 +59,9 @@ def audit(root: Group, findings: Findings) -> None:
                 audit_series(root, series, findings)
     for shape in root.group("shapes").groups():
         with findings.guarded("device state", shape.path):
-            _states(root, shape, findings)
+            _states(root, shape, "warm", findings)
+            if shape.has("evicted"):
+                _states(root, shape.group("evicted"), "evicted", findings)
 
 
 def _schema(root: Group, findings: Findings) -> None:
@@ -89,7 +94,7 @@ def _completeness(root: Group, findings: Findings) -> None:
     for series in every:
         with findings.guarded("completeness", label(series)):
             rounds = series.array("round").tolist()
-            planned = planned_rounds(root, series)
+            planned = planned_rounds(root, cache_of(series))
             if rounds != list(range(planned)):
                 missing = sorted(set(range(planned)) - set(rounds))
                 what = f"round {missing[0]} is missing" if missing else "they are not in order, each once"
@@ -117,7 +122,6 @@ def _samples(root: Group, series: Group, findings: Findings) -> None:
     rounds = len(series.array("round"))
     evicted = cache_of(series) == "evicted"
     for name in _EVICTED_METRICS if evicted else _WARM_METRICS:
-        single = name in _SINGLES and (series.array(name).ndim == 2 or not evicted)
         attributes = series.attributes_of(name)
         wanted = 1 if name in _SINGLES else protocol.integer("batch")
         if attributes.get("units") != "ns":
@@ -125,10 +129,11 @@ def _samples(root: Group, series: Group, findings: Findings) -> None:
         if attributes.get("invocations") != wanted:
             found = attributes.get("invocations")
             findings.fault("units", f"{name} is of {found} invocations, not {wanted}", label(series))
-        dimensions = (rounds, protocol.integer("singles")) if single and not evicted else (rounds,)
-        found = series.array(name).shape
-        if found[: len(dimensions)] != dimensions or len(found) > 2 or (not evicted and found != dimensions):
-            findings.fault("structure", f"{name} has {found} values for {dimensions}", label(series))
+        singles = protocol.integer("evicted_singles" if evicted else "singles")
+        dimensions = (rounds, singles) if name in _SINGLES else (rounds,)
+        shape_found = series.array(name).shape
+        if shape_found != dimensions:
+            findings.fault("structure", f"{name} has {shape_found} values for {dimensions}", label(series))
         kind = series.array(name).dtype.kind
         if (name.endswith("event_interval") and kind != "f") or (name.startswith("host") and kind not in "iu"):
             findings.fault("structure", f"{name} holds values of type {series.array(name).dtype}", label(series))
@@ -189,13 +194,22 @@ def _tolerances(root: Group, findings: Findings) -> None:
                 findings.note("tolerances", f"{detail}: stricter, and its results are held to it")
             else:
                 findings.fault("tolerances", detail, "/tolerances")
-    missing = sorted(set(rules) - set(group.names()))
+    checked = {
+        check.rpartition(".")[0]
+        for series in root.group("series").groups()
+        if series.has("verified_after")
+        for check in series.group("verified_after").texts("check")
+    }
+    unstored = set(rules) - set(group.names())
+    missing = sorted(name for name in unstored if name in checked or name.startswith("y.row"))
+    for name in sorted(unstored - set(missing)):
+        findings.not_stored("tolerances", f"a rule for {name}, of which the file has no check")
     if missing:
         findings.fault("tolerances", f"none for {', '.join(missing)}", "/tolerances")
     findings.repeated("tolerances", f"{same} acceptance rules are this program's")
 
 
-def _states(root: Group, shape: Group, findings: Findings) -> None:
+def _states(root: Group, shape: Group, cache: str, findings: Findings) -> None:
     """The device around each round; ``throttled`` follows from the reasons."""
     benign = 1 | 2 | 16 | 256  # idle, applications' clocks, sync boost, display clocks: see record/facts.py
     rounds = len(shape.array("throttled"))
@@ -210,11 +224,9 @@ def _states(root: Group, shape: Group, findings: Findings) -> None:
     findings.repeated("device state", f"whether each of {rounds} rounds was throttled, from the reasons stored")
     if throttled != [bool(value) for value in shape.array("throttled")]:
         findings.fault("device state", "the rounds marked throttled are not those with such a reason", shape.path)
-    if root.attributes.get("complete") is True:
-        mine = [s for s in root.group("series").groups() if f"{s.attributes.get('shape'):04d}" == shape.path[-4:]]
-        planned = sum({cache_of(s): planned_rounds(root, s) for s in mine}.values())
-        if mine and rounds not in (planned, root.group("protocol").integer("rounds")):
-            findings.fault("completeness", f"the device's state is stored for {rounds} of {planned} rounds", shape.path)
+    planned = planned_rounds(root, cache)
+    if root.attributes.get("complete") is True and rounds != planned:
+        findings.fault("completeness", f"the device's state is stored for {rounds} of {planned} rounds", shape.path)
 
 
 def _surroundings(root: Group, findings: Findings) -> None:
@@ -251,14 +263,15 @@ def stored_sources(root: Group) -> dict[str, str]:
 
 def _manifest(root: Group, findings: Findings) -> None:
     """What was fixed before the session, against what the session then stored."""
-    if not root.has("manifest"):
+    group = root.group("manifest") if root.has("manifest") else None
+    if group is None or not group.text("json"):
         findings.not_stored("manifest", "a manifest: nothing was frozen before the session")
         return
-    group = root.group("manifest")
-    manifest = json.loads(group.text("json"))
+    changes = group.text("changes").splitlines() if "changes" in group.names() else []
     findings.read_only("manifest", f"its state: {group.attributes.get('state', 'unknown')}")
-    environment = root.group("environment")
-    tolerances = root.group("tolerances")
+    if changes and group.attributes.get("state") == "as frozen":
+        findings.fault("manifest", f"its state is 'as frozen', but {changes[0]}")
+    environment, tolerances = root.group("environment"), root.group("tolerances")
     stored: dict[str, Mapping[str, Any]] = {
         "kernel_sources": stored_sources(root),
         "protocol": root.group("protocol").attributes,
@@ -266,17 +279,17 @@ def _manifest(root: Group, findings: Findings) -> None:
         "environment": {name: environment.text(name) for name in environment.names()},
         "tolerances": {name: tolerances.text(name) for name in tolerances.names()},
     }
-    for section, promised in _sections(manifest):
-        if section not in stored or not isinstance(promised, dict):
-            continue
-        for name, value in promised.items():
-            if name in stored[section]:
-                findings.repeated("manifest", f"an entry of its section {section} is what the file holds")
-                if stored[section][name] != value:
-                    found = stored[section][name]
-                    findings.fault("manifest", f"{section} {name} is {found!r}, but was frozen as {value!r}")
-            elif section == "kernel_sources":
-                findings.fault("manifest", f"{section} {name} was frozen, and the file does not name it")
+    for section, promised in _sections(json.loads(group.text("json"))):
+        for name, value in promised.items() if section in stored and isinstance(promised, dict) else ():
+            findings.repeated("manifest", f"an entry of its section {section}, against what the file holds")
+            found = stored[section].get(name)
+            if found == value or (found is None and section == "environment"):
+                continue
+            detail = f"{section} {name} is {found!r}, but was frozen as {value!r}"
+            if changes:
+                findings.note("manifest", f"{detail}; the file says that it changed")
+            else:
+                findings.fault("manifest", detail)
 
 
 def _sections(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:

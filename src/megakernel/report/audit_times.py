@@ -170,7 +170,8 @@ def _event_grid(series: list[Group], findings: Findings) -> None:
         for name in ("event_interval", "single_event_interval"):
             if one.has(name):
                 values = one.array(name).astype(np.float64).ravel()
-                off = values != (values / 1e6).astype(np.float32).astype(np.float64) * 1e6
+                with np.errstate(over="ignore", invalid="ignore"):
+                    off = values != (values / 1e6).astype(np.float32).astype(np.float64) * 1e6
                 odd += [(label(one), name, float(value)) for value in values[off]]
                 count += values.size
     if count and len(odd) < count / 2:

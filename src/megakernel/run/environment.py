@@ -18,6 +18,9 @@ _PACKAGES = (
     "nvidia-cuda-nvrtc-cu12",
     "nvidia-cuda-runtime-cu12",
     "nvidia-cuda-cccl-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-cudnn-cu12",
+    "cffi",
     "numpy",
     "h5py",
 )

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from megakernel.device.arguments import PackedArguments
 from megakernel.device.face import Kernel
-from megakernel.record.plan import Node, Plan, Topology
+from megakernel.record.plan import CHILD_GRAPH, Node, Plan, Topology
 
 
 def expected_topology(plan: Plan, kernels: Mapping[str, Kernel], addresses: Mapping[str, int]) -> Topology:
@@ -19,9 +19,12 @@ def expected_topology(plan: Plan, kernels: Mapping[str, Kernel], addresses: Mapp
             cooperative=launch.cooperative,
             arguments=PackedArguments(launch, addresses).bits,
         )
+        if not launch.library
+        else Node(CHILD_GRAPH, 0, 0, 0, False, ())
         for launch in plan.launches
     )
-    return Topology(nodes, tuple((i, i + 1) for i in range(len(nodes) - 1)))
+    edges = tuple((i, i + 1) for i in range(len(nodes) - 1))
+    return Topology(nodes, edges, tuple((a, b) for a, b in edges if plan.launches[b].programmatic))
 
 
 def audit(actual: Topology, expected: Topology) -> list[str]:
@@ -36,6 +39,8 @@ def audit(actual: Topology, expected: Topology) -> list[str]:
                 faults.append(f"node {position} ({declared.symbol}): {field.name} is {found} instead of {wanted}")
     faults += [f"edge {a} -> {b} is missing" for a, b in expected.edges if (a, b) not in actual.edges]
     faults += [f"edge {a} -> {b} was not declared" for a, b in actual.edges if (a, b) not in expected.edges]
+    for a, b in sorted({*actual.programmatic} ^ {*expected.programmatic}):
+        faults.append(f"edge {a} -> {b} is {'not ' if (a, b) in expected.programmatic else ''}programmatic")
     return faults
 
 
@@ -48,6 +53,7 @@ def describe(topology: Topology, names: Mapping[str, str]) -> list[str]:
             f"{position}: {names.get(node.symbol, node.symbol)} grid {node.grid} block {node.block} "
             f"shared {node.shared_bytes} B"
             f"{' cooperative' if node.cooperative else ''}{' after ' + ', '.join(waits) if waits else ''}"
+            f"{' (programmatic)' if any(b == position for _, b in topology.programmatic) else ''}"
         )
     return lines
 
@@ -59,5 +65,8 @@ def to_dot(topology: Topology, name: str, names: Mapping[str, str]) -> str:
         kind = "cooperative, " if node.cooperative else ""
         label = f"{names.get(node.symbol, node.symbol)}\\n{kind}{node.grid} x {node.block}, {node.shared_bytes} B"
         lines.append(f'  n{position} [label="{label}"];')
-    lines += [f"  n{a} -> n{b};" for a, b in topology.edges]
+    lines += [
+        f"  n{a} -> n{b}{' [style=dashed, label=programmatic]' if (a, b) in topology.programmatic else ''};"
+        for a, b in topology.edges
+    ]
     return "\n".join([*lines, "}"])

@@ -83,7 +83,7 @@ def occupancy_of(
         for chosen, counts in by_configuration.items():
             problem = Problem(counts[0], width)
             kernels = store.module(variant, problem, chosen).kernels
-            for stage in variant.stages:
+            for stage in variant.kernel_stages:
                 room = residency(planner, kernels[stage.kernel_name(problem, chosen)], stage, problem, chosen)
                 found.append(
                     Occupancy(

@@ -1,14 +1,15 @@
 """Plans a variant's launches: how many blocks fit, and which rows go into which launch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from megakernel.device.face import Kernel, Planner
 from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
-from megakernel.record.plan import Allocation, Argument, Launch, Plan, Pointer, Residency, Value
-from megakernel.variants.declaration import Configuration, Stage, Variant
+from megakernel.record.plan import Allocation, Argument, Launch, Plan, Pointer, Residency, Transfer, Value
+from megakernel.variants.declaration import Access, Configuration, Stage, Variant
 
 _LARGEST_GRID = 2**31 - 1
+_PROGRAMMATIC_SINCE = (9, 0)
 
 
 def residency(
@@ -48,15 +49,22 @@ def make_plan(
     """Plans every launch.
 
     Raises:
-        PlanError: a block does not fit the device, or a single row needs more blocks than can be
-            resident at once. Nothing is shrunk to fit.
+        PlanError: a block does not fit the device, a single row needs more blocks than can be resident at once
+            (nothing is shrunk to fit), or a library is missing.
     """
+    for library in variant.libraries:
+        device.require_library(library)
+    if any(stage.programmatic for stage in variant.stages) and device.facts.capability < _PROGRAMMATIC_SINCE:
+        raise PlanError(
+            f"{variant.name}: programmatic dependent launch needs compute capability 9.0, and "
+            f"{device.facts.name} has {device.facts.compute_capability}"
+        )
     residencies = tuple(
         residency(device, kernels[stage.kernel_name(problem, configuration)], stage, problem, configuration)
-        for stage in variant.stages
+        for stage in variant.kernel_stages
     )
     rows_per_launch = problem.rows
-    for stage, room in zip(variant.stages, residencies, strict=True):
+    for stage, room in zip(variant.kernel_stages, residencies, strict=True):
         if room.blocks_per_sm == 0:
             raise PlanError(
                 f"{variant.name} {configuration}: not one block of {room.resources.name} fits an SM of "
@@ -106,10 +114,11 @@ def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_
         for quantity in stage.quantities
     ]
     for scalar in stage.scalars:
-        if scalar.name not in scalars:
+        if scalar.value is None and scalar.name not in scalars:
             known = ", ".join(scalars)
             raise PlanError(f"{stage.kernel}: no scalar is called {scalar.name!r}; there are {known}")
-        arguments.append(Value(scalar.name, scalar.dtype, scalars[scalar.name]))
+        value = scalars[scalar.name] if scalar.value is None else scalar.value
+        arguments.append(Value(scalar.name, scalar.dtype, value))
     per_row = stage.blocks_per_row(problem, configuration)
     return Launch(
         kernel=stage.kernel_name(problem, configuration),
@@ -121,4 +130,15 @@ def _launch(stage: Stage, problem: Problem, configuration: Configuration, first_
         first_row=first_row,
         rows=rows,
         barrier_members=per_row if stage.barrier == "row" else 0,
+        programmatic=stage.programmatic,
+        library=stage.library,
+        reads=_transfers(stage, stage.reads, rows, problem, configuration),
+        writes=_transfers(stage, stage.writes, rows, problem, configuration),
     )
+
+
+def _transfers(
+    stage: Stage, accesses: Sequence[Access], rows: int, problem: Problem, configuration: Configuration
+) -> tuple[Transfer, ...]:
+    moved = (Transfer(a.quantity.name, rows * stage.row_bytes(a, problem, configuration)) for a in accesses)
+    return tuple(transfer for transfer in moved if transfer.nbytes)

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from megakernel.errors import UsageError
@@ -13,6 +14,7 @@ from megakernel.variants.declaration import (
     WIDTH,
     Configuration,
     Quantity,
+    Scalar,
     SharedMemory,
     Stage,
     Variant,
@@ -26,6 +28,8 @@ TILE_STATISTICS = Quantity("tile_statistics", "tile", ("tile_square_sums", "tile
 TILE_SQUARE_SUMS = Quantity("tile_square_sums", "tile", ("tile_square_sums",))
 TILE_MAXIMA = Quantity("tile_maxima", "tile", ("tile_maxima",))
 TILE_SUMS = Quantity("tile_sums", "tile", ("tile_exponential_sums",))
+ARGUMENTS = Quantity("arguments", "element", ("arguments",))
+ROW_STATISTICS = Quantity("row_statistics", "row", ("row_square_sums", "row_maxima"), words=2)
 ROW_INVERSE_RMS = Quantity("row_inverse_rms", "row", ("row_inverse_rms",))
 ROW_MAXIMA = Quantity("row_maxima", "row", ("row_maxima",))
 ROW_SUMS = Quantity("row_sums", "row", ("row_exponential_sums",))
@@ -115,42 +119,168 @@ UNFUSED = Variant(
     summary="nine kernels, every intermediate written to global memory",
 )
 
+_ROW_WISE = (WIDTH, TILES, INVERSE_WIDTH, EPS)
+_LOCAL_CONFIGURATIONS = (
+    Configuration(256, 4096),
+    Configuration(256, 1024),
+    Configuration(256, 2048),
+    Configuration(256, 8192),
+    Configuration(512, 4096),
+    Configuration(512, 8192),
+    Configuration(1024, 8192),
+    Configuration(1024, 16384),
+)
+# Where each block reads a whole row, few large blocks repeat the least.
+_REPEATING_CONFIGURATIONS = (
+    Configuration(1024, 8192),
+    Configuration(256, 4096),
+    Configuration(512, 8192),
+    Configuration(1024, 16384),
+)
+_LOCAL_FOR_ROWS = {
+    1: Configuration(256, 1024),
+    16: Configuration(512, 8192),
+    32: Configuration(256, 4096),
+    64: Configuration(256, 8192),
+}
+
+_TILE_STATISTICS = Stage("tile_statistics" + _T, reads=(X.tile,), writes=(TILE_STATISTICS.tile,), shared=SCRATCH)
+_EXPONENTIAL_SUMS = Stage(
+    "exponential_sums" + _T,
+    reads=(X.tile, TILE_STATISTICS.row_each_warp),
+    writes=(TILE_SUMS.tile,),
+    scalars=_ROW_WISE,
+    shared=SCRATCH,
+)
+_NORMALISE = Stage(
+    "normalise" + _T,
+    reads=(X.tile, TILE_STATISTICS.row_each_warp, TILE_SUMS.row_each_warp),
+    writes=(Y.tile,),
+    scalars=_ROW_WISE,
+)
+_NORMALISE_WRITTEN = Stage(
+    "normalise_written" + _T, reads=(EXPONENTIALS.tile, TILE_SUMS.row_each_warp), writes=(Y.tile,)
+)
+
 LOCAL_RECOMPUTE = Variant(
     "local_recompute",
     source="local.cu",
+    stages=(_TILE_STATISTICS, _EXPONENTIAL_SUMS, _NORMALISE),
+    configurations=_LOCAL_CONFIGURATIONS,
+    for_rows=_LOCAL_FOR_ROWS,
+    summary="three kernels; exponentials computed twice instead of written",
+)
+
+LOCAL_MATERIALIZED = Variant(
+    "local_materialized",
+    source="local.cu",
     stages=(
-        Stage("tile_statistics" + _T, reads=(X.tile,), writes=(TILE_STATISTICS.tile,), shared=SCRATCH),
+        _TILE_STATISTICS,
         Stage(
-            "exponential_sums" + _T,
+            "exponentials" + _T,
             reads=(X.tile, TILE_STATISTICS.row_each_warp),
-            writes=(TILE_SUMS.tile,),
-            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            writes=(EXPONENTIALS.tile, TILE_SUMS.tile),
+            scalars=_ROW_WISE,
+            shared=SCRATCH,
+        ),
+        _NORMALISE_WRITTEN,
+    ),
+    configurations=_LOCAL_CONFIGURATIONS,
+    for_rows=_LOCAL_FOR_ROWS,
+    summary="three kernels; exponentials written and read again",
+)
+
+
+def _overlapping(stage: Stage, *, first: bool = False) -> Stage:
+    """The stage's kernel as it starts before the launch before it has finished."""
+    return replace(stage, kernel=stage.kernel.replace(">", ", Programmatic>"), programmatic=not first)
+
+
+LOCAL_RECOMPUTE_PDL = Variant(
+    "local_recompute_pdl",
+    source="local.cu",
+    stages=(_overlapping(_TILE_STATISTICS, first=True), _overlapping(_EXPONENTIAL_SUMS), _overlapping(_NORMALISE)),
+    configurations=_LOCAL_CONFIGURATIONS,
+    for_rows=_LOCAL_FOR_ROWS,
+    summary="local_recompute, its kernels joined by programmatic dependent launch",
+)
+
+LOCAL2_RECOMPUTE = Variant(
+    "local2_recompute",
+    source="local.cu",
+    stages=(
+        Stage(
+            "repeated_exponential_sums" + _T,
+            reads=(X.row, X.tile),
+            writes=(ROW_STATISTICS.row_once, TILE_SUMS.tile),
+            scalars=_ROW_WISE,
             shared=SCRATCH,
         ),
         Stage(
-            "normalise" + _T,
-            reads=(X.tile, TILE_STATISTICS.row_each_warp, TILE_SUMS.row_each_warp),
+            "normalise_row" + _T,
+            reads=(X.tile, ROW_STATISTICS.row_each_thread, TILE_SUMS.row_each_warp),
             writes=(Y.tile,),
-            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            scalars=_ROW_WISE,
+        ),
+    ),
+    configurations=_REPEATING_CONFIGURATIONS,
+    summary="two kernels; each tile repeats its row's statistics, exponentials computed twice",
+)
+
+LOCAL2_MATERIALIZED = Variant(
+    "local2_materialized",
+    source="local.cu",
+    stages=(
+        Stage(
+            "repeated_exponentials" + _T,
+            reads=(X.row, X.tile),
+            writes=(EXPONENTIALS.tile, TILE_SUMS.tile),
+            scalars=_ROW_WISE,
+            shared=SCRATCH,
+        ),
+        _NORMALISE_WRITTEN,
+    ),
+    configurations=_REPEATING_CONFIGURATIONS,
+    summary="two kernels; each tile repeats its row's statistics, exponentials written and read again",
+)
+
+LOCAL1 = Variant(
+    "local1",
+    source="local.cu",
+    stages=(
+        Stage(
+            "repeated_rows" + _T,
+            reads=(X.row, X.row, X.tile),
+            writes=(Y.tile,),
+            scalars=_ROW_WISE,
+            shared=SCRATCH,
+        ),
+    ),
+    configurations=_REPEATING_CONFIGURATIONS,
+    summary="one kernel without a barrier; each tile repeats all of its row's work",
+)
+
+LOCAL1_ROW = Variant(
+    "local1_row",
+    source="local.cu",
+    stages=(
+        Stage(
+            "whole_rows" + _T,
+            grid="rows",
+            reads=(X.row, X.row, X.row),
+            writes=(Y.row,),
+            scalars=_ROW_WISE,
+            shared=SCRATCH,
         ),
     ),
     configurations=(
-        Configuration(256, 4096),
-        Configuration(256, 1024),
-        Configuration(256, 2048),
-        Configuration(256, 8192),
+        Configuration(1024, 8192),
         Configuration(512, 4096),
         Configuration(512, 8192),
-        Configuration(1024, 8192),
+        Configuration(1024, 4096),
         Configuration(1024, 16384),
     ),
-    for_rows={
-        1: Configuration(256, 1024),
-        16: Configuration(512, 8192),
-        32: Configuration(256, 4096),
-        64: Configuration(256, 8192),
-    },
-    summary="three kernels; exponentials computed twice instead of written",
+    summary="one kernel without a barrier; one block streams a whole row, three times",
 )
 
 _MEGAKERNEL_READS = (X.tile, TILE_STATISTICS.row_each_warp, TILE_SUMS.row_each_warp)
@@ -174,7 +304,7 @@ RETAINED = Variant(
             "retained" + _T,
             reads=_MEGAKERNEL_READS,
             writes=_MEGAKERNEL_WRITES,
-            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            scalars=_ROW_WISE,
             shared=TILE_AND_SCRATCH,
             barrier="grid",
         ),
@@ -192,7 +322,7 @@ ROW_RETAINED = Variant(
             "row_retained" + _T,
             reads=_MEGAKERNEL_READS,
             writes=_MEGAKERNEL_WRITES,
-            scalars=(WIDTH, TILES, INVERSE_WIDTH, EPS),
+            scalars=_ROW_WISE,
             shared=TILE_AND_SCRATCH,
             barrier="row",
         ),
@@ -202,8 +332,88 @@ ROW_RETAINED = Variant(
     summary="one cooperative kernel; tile in shared memory across two row-scoped barriers",
 )
 
+
+def _control(name: str, summary: str, *, reload_input: bool, spill_exponentials: bool) -> Variant:
+    """One of four settings of one binary: every launch argument but the two switches is the same."""
+    exponentials = EXPONENTIALS.tile if spill_exponentials else EXPONENTIALS.untouched
+    return Variant(
+        name,
+        source="controls.cu",
+        stages=(
+            Stage(
+                "controls" + _T,
+                reads=(*_MEGAKERNEL_READS, *((X.tile,) if reload_input else ()), exponentials),
+                writes=(TILE_STATISTICS.tile, TILE_SUMS.tile, *((exponentials,) if spill_exponentials else ()), Y.tile),
+                scalars=(
+                    *_ROW_WISE,
+                    Scalar("reload_input", "uint32", reload_input),
+                    Scalar("spill_exponentials", "uint32", spill_exponentials),
+                ),
+                shared=TILE_AND_SCRATCH,
+                barrier="grid",
+            ),
+        ),
+        configurations=_MEGAKERNEL_CONFIGURATIONS,
+        for_rows=RETAINED.for_rows,
+        summary=summary,
+    )
+
+
+CONTROL_RETAIN = _control(
+    "control_retain", "retained, with its switches off", reload_input=False, spill_exponentials=False
+)
+CONTROL_RELOAD = _control(
+    "control_reload",
+    "the same binary; x is read again before the exponentials",
+    reload_input=True,
+    spill_exponentials=False,
+)
+CONTROL_SPILL = _control(
+    "control_spill",
+    "the same binary; exponentials are written and read again",
+    reload_input=False,
+    spill_exponentials=True,
+)
+CONTROL_BOTH = _control(
+    "control_both", "the same binary; both are read again", reload_input=True, spill_exponentials=True
+)
+CONTROLS = (CONTROL_RETAIN, CONTROL_RELOAD, CONTROL_SPILL, CONTROL_BOTH)
+
+RMS_CUDNN = Variant(
+    "rms_cudnn",
+    source="rms_cudnn.cu",
+    stages=(
+        Stage(
+            "softmax_arguments" + _T,
+            reads=(X.row, X.tile),
+            writes=(ARGUMENTS.tile,),
+            scalars=_ROW_WISE,
+            shared=SCRATCH,
+        ),
+        Stage("cudnnSoftmaxForward", library="cudnn", grid="rows", reads=(ARGUMENTS.row,), writes=(Y.row,), scalars=()),
+    ),
+    configurations=_REPEATING_CONFIGURATIONS,
+    summary="a kernel for what precedes the softmax, then cuDNN's: a diagnostic",
+)
+
 CATALOGUE: dict[str, Variant] = {
-    variant.name: variant for variant in (EMPTY, COPY, UNFUSED, LOCAL_RECOMPUTE, RETAINED, ROW_RETAINED)
+    variant.name: variant
+    for variant in (
+        EMPTY,
+        COPY,
+        UNFUSED,
+        LOCAL_RECOMPUTE,
+        LOCAL_MATERIALIZED,
+        LOCAL_RECOMPUTE_PDL,
+        LOCAL2_RECOMPUTE,
+        LOCAL2_MATERIALIZED,
+        LOCAL1,
+        LOCAL1_ROW,
+        RETAINED,
+        ROW_RETAINED,
+        *CONTROLS,
+        RMS_CUDNN,
+    )
 }
 FLOORS = (EMPTY, COPY)
 

@@ -17,7 +17,7 @@ from megakernel.errors import UsageError
 from megakernel.operator.contract import Problem
 
 Extent = Literal["element", "tile", "row"]
-Scope = Literal["tile", "row", "row_each_warp", "row_each_thread"]
+Scope = Literal["tile", "row", "row_once", "row_each_warp", "row_each_thread", "untouched"]
 Grid = Literal["tiles", "rows", "one"]
 ScalarType = Literal["uint32", "divisor", "float32"]
 BarrierScope = Literal["none", "row", "grid"]
@@ -73,6 +73,11 @@ class Quantity:
         return Access(self, "row")
 
     @property
+    def row_once(self) -> "Access":
+        """All of the row, by one of its blocks."""
+        return Access(self, "row_once")
+
+    @property
     def row_each_warp(self) -> "Access":
         """All of the row, once per warp."""
         return Access(self, "row_each_warp")
@@ -81,6 +86,11 @@ class Quantity:
     def row_each_thread(self) -> "Access":
         """All of the row, once per thread."""
         return Access(self, "row_each_thread")
+
+    @property
+    def untouched(self) -> "Access":
+        """Nothing: the kernel takes the address, and here leaves it alone."""
+        return Access(self, "untouched")
 
 
 @dataclass(frozen=True)
@@ -95,10 +105,14 @@ class Access:
 class Scalar:
     """A launch argument passed by value. A ``divisor`` is a uint32 with its reciprocal for fast division
     (``TileCount`` in cuda/tile.cuh).
+
+    Attributes:
+        value: where the variant fixes it; the others follow from the problem.
     """
 
     name: str
     dtype: ScalarType
+    value: float | None = None
 
 
 WIDTH = Scalar("width", "uint32")
@@ -158,7 +172,7 @@ def tile_shape(problem: Problem, configuration: Configuration) -> str:
 
 @dataclass(frozen=True)
 class Stage:
-    """One kernel launch.
+    """One kernel launch, or one call of a library.
 
     Attributes:
         kernel: the kernel's name, with ``{threads}``, ``{tile}`` and ``{shape}`` where its template takes them.
@@ -169,6 +183,9 @@ class Stage:
         shared: the block's dynamic shared memory.
         barrier: which blocks meet inside the kernel. Blocks that meet are launched cooperatively.
         threads: block size, where it is not the configuration's.
+        programmatic: may start while the stage before still runs (programmatic dependent launch); its kernel waits
+            for that before it needs what that wrote.
+        library: of a library call: which library; ``kernel`` is then the library's function.
     """
 
     kernel: str
@@ -179,6 +196,8 @@ class Stage:
     shared: SharedMemory = NO_SHARED
     barrier: BarrierScope = "none"
     threads: int | None = None
+    programmatic: bool = False
+    library: str = ""
 
     def __post_init__(self) -> None:
         what = f"stage {self.kernel}"
@@ -226,22 +245,25 @@ class Stage:
 
     def bytes_read(self, problem: Problem, configuration: Configuration) -> int:
         """Bytes that the stage asks of global memory for all rows, before any cache."""
-        return sum(self._bytes(access, problem, configuration) for access in self.reads)
+        return problem.rows * sum(self.row_bytes(access, problem, configuration) for access in self.reads)
 
     def bytes_written(self, problem: Problem, configuration: Configuration) -> int:
         """Bytes that the stage writes to global memory for all rows."""
-        return sum(self._bytes(access, problem, configuration) for access in self.writes)
+        return problem.rows * sum(self.row_bytes(access, problem, configuration) for access in self.writes)
 
-    def _bytes(self, access: Access, problem: Problem, configuration: Configuration) -> int:
+    def row_bytes(self, access: Access, problem: Problem, configuration: Configuration) -> int:
+        """Bytes that the stage moves for each row by one of its accesses, before any cache."""
         threads = self.block_threads(configuration)
         blocks_per_row = self.blocks_per_row(problem, configuration)
         repeats = {
             "tile": 1,  # the parts of a row's blocks make up the row
+            "row_once": 1,
             "row": blocks_per_row,
             "row_each_warp": blocks_per_row * threads // 32,
             "row_each_thread": blocks_per_row * threads,
+            "untouched": 0,
         }[access.scope]
-        return problem.rows * access.quantity.row_bytes(problem, configuration.tile) * repeats
+        return access.quantity.row_bytes(problem, configuration.tile) * repeats
 
 
 X = Quantity("x", "element", ("x",))
@@ -293,6 +315,16 @@ class Variant:
         return tuple(dict.fromkeys(q for stage in self.stages for q in stage.quantities))
 
     @property
+    def kernel_stages(self) -> tuple[Stage, ...]:
+        """The stages that are kernels of ours."""
+        return tuple(stage for stage in self.stages if not stage.library)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Which libraries the variant calls."""
+        return tuple(dict.fromkeys(stage.library for stage in self.stages if stage.library))
+
+    @property
     def scratch(self) -> tuple[Quantity, ...]:
         """Quantities besides input and output: each executable has its own."""
         return tuple(q for q in self.quantities if q not in (X, Y))
@@ -304,8 +336,8 @@ class Variant:
 
     @property
     def intermediates(self) -> tuple[Quantity, ...]:
-        """Scratch that holds values, to be verified."""
-        return tuple(q for q in self.scratch if q.components)
+        """Scratch that is written, to be verified."""
+        return tuple(q for q in self.written if q != Y)
 
     def default_configuration(self, rows: int) -> Configuration:
         """The configuration for a row count: that of the nearest row count with one of its own, else the first."""
@@ -316,7 +348,7 @@ class Variant:
 
     def kernel_names(self, problem: Problem, configuration: Configuration) -> tuple[str, ...]:
         """The name expressions to compile, each once."""
-        return tuple(dict.fromkeys(s.kernel_name(problem, configuration) for s in self.stages))
+        return tuple(dict.fromkeys(s.kernel_name(problem, configuration) for s in self.kernel_stages))
 
     def source_path(self, kernel_folder: Path) -> Path:
         return kernel_folder / self.source  # an absolute source stands for itself
