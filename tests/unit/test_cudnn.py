@@ -49,13 +49,13 @@ def test_the_package_beside_this_python_comes_before_the_systems(
         spec = SimpleNamespace(submodule_search_locations=[str(folder) for folder in folders])
         return lambda name: spec
 
-    monkeypatch.setattr(cudnn.util, "find_spec", found(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", found(tmp_path))
     assert cudnn._find() == "libcudnn.so.9"  # the package is there, the library is not
     (tmp_path / "lib").mkdir()
     library = tmp_path / "lib" / "libcudnn.so.9"
     library.touch()
     assert cudnn._find() == str(library)
-    monkeypatch.setattr(cudnn.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cudnn._find() == "libcudnn.so.9"
 
 
