@@ -29,8 +29,9 @@ def verify_everything() -> None:
     from megakernel.device.host_compiler import BuildOptions
     from megakernel.operator.contract import Problem
     from megakernel.run.prepare import KernelStore
+    from megakernel.run.trace import trace
     from megakernel.run.verify import verify_all
-    from megakernel.variants.catalogue import CATALOGUE
+    from megakernel.variants.catalogue import CATALOGUE, COPY
     from megakernel.variants.declaration import Configuration
 
     options = BuildOptions(coverage=True)
@@ -42,6 +43,10 @@ def verify_everything() -> None:
                 device, store, variants, problems, ["timing"], ["direct"], Configuration(128, 512), watchdog_s=600
             ):
                 assert result.verification.passed, result.verification.failures
+        with tempfile.TemporaryDirectory() as folder:  # under another name: instrumented lines are not the shipped ones
+            traced = Path(folder) / "traced.cu"
+            shutil.copy(kernel_folder() / COPY.source, traced)
+            assert trace(device, replace(COPY, source=str(traced)), Problem(2, 1541), Configuration(128, 512))
 
 
 def counted_lines(folder: Path) -> Counts:
