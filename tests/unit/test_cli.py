@@ -146,6 +146,7 @@ def test_a_row_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("megakernel.device.choose.open_device", lambda *_, **__: small)
     monkeypatch.chdir(tmp_path)
     variant = ["--variant", "row_retained", *QUICK] if command == "bench" else ["row_retained"]
+    variant += ["--width", "40000"]  # more than one tile, however large
     assert run([command, *variant]) == 2
 
 

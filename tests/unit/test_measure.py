@@ -169,6 +169,9 @@ class ScriptedSweep(Script):
     def run(self) -> None:
         self.script.step("sweep", 90_000)
 
+    def __enter__(self) -> "ScriptedSweep":
+        return self
+
 
 def evicted(script: Script, singles: int = 2) -> EvictedSample:
     protocol = Protocol(evicted_rounds=1, evicted_singles=singles, warmups=5)
@@ -182,7 +185,7 @@ def test_every_evicted_invocation_has_a_sweep_of_its_own_that_is_timed_by_nothin
     by_events = ["sweep", "start event", "submit", "stop event", "wait for stop", "check", "elapsed"]
     assert script.calls == [*by_host * 2, *by_events * 2]
     assert sample.singles_ns.tolist() == [43, 43]
-    assert (sample.singles_ns.dtype, sample.single_event_ns.dtype) == (np.int64, np.float64)
+    assert (sample.singles_ns.dtype, sample.single_event_ns.dtype) == (np.dtype(np.int64), np.dtype(np.float64))
     assert sample.single_event_ns.tolist() == [123.5, 123.5]
     assert script.collecting == {False}
     assert gc.isenabled()
@@ -191,7 +194,7 @@ def test_every_evicted_invocation_has_a_sweep_of_its_own_that_is_timed_by_nothin
 @pytest.mark.parametrize("call", [0, 2, 3, 6, 7, 8, 9])
 def test_a_failure_anywhere_ends_an_evicted_round(call: int) -> None:
     script = Script(fail_at=call)
-    with pytest.raises(DeviceError, match="failed$"):
+    with pytest.raises(DeviceError, match=r"failed$"):
         evicted(script, singles=1)
     assert gc.isenabled()
 
