@@ -161,3 +161,9 @@ def test_the_shipped_table_is_whole() -> None:
 def test_every_shipped_variant_belongs_to_a_family() -> None:
     assert {v.name for v in CATALOGUE.values() if v.family == "own"} == set()
     assert {v.name for v in CATALOGUE.values() if v.family == "floor"} == {v.name for v in FLOORS}
+
+
+def test_what_is_compiled_without_a_device_is_what_some_device_takes() -> None:
+    assert TABLE.configurations(RETAINED, (1, 16)) == [SMALL, OTHER, LARGE]
+    unfused = CATALOGUE["unfused"]
+    assert TABLE.configurations(unfused, (1, 16, 32)) == [Configuration(256, 1024), Configuration(256, 4096)]

@@ -78,6 +78,11 @@ class FrozenTable:
         entry = self.nearest(device, sm_count, rows, variant.name)
         return entry.configurations[variant.name] if entry else variant.default_configuration(rows)
 
+    def configurations(self, variant: Variant, rows: Iterable[int]) -> list[Configuration]:
+        """Every configuration that the variant has on some device; as declared, where no entry has the variant."""
+        known = [e.configurations[variant.name] for e in self.entries if variant.name in e.configurations]
+        return list(dict.fromkeys(known or map(variant.default_configuration, rows)))
+
     def notice(self, device: str, sm_count: int) -> str:
         """What is to be said of a device that the table does not know; empty where it does."""
         if self.knows(device, sm_count):
