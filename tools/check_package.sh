@@ -22,6 +22,7 @@ from importlib.resources import files
 
 package = files("megakernel")
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
+assert (package / "frozen.toml").is_file(), "the wheel lacks the frozen configurations"
 assert (package / "kernels" / "emulator" / "cuda_host.hpp").is_file(), "the wheel lacks the emulator's headers"
 assert len(json.load(open("compiled.json"))) >= 13
 CHECK

@@ -224,6 +224,8 @@ class FakeDevice:
 
     def compute(self, plan: Plan, launch: Launch, addresses: Mapping[str, int]) -> None:
         """Writes the rows of every quantity whose address the launch is given."""
+        if plan.variant == "sweep":  # what it writes is of no interest
+            return
         variant = CATALOGUE[plan.variant]
         problem, tile = plan.problem, plan.configuration.tile
         pointers = {a.quantity: a.offset_bytes for a in launch.arguments if isinstance(a, Pointer)}

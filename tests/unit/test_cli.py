@@ -13,6 +13,7 @@ from megakernel.cli.main import run
 from megakernel.errors import DeviceError, MissingError
 from megakernel.record.reader import load
 from megakernel.record.writer import SessionWriter
+from megakernel.variants.frozen import shipped_path
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--rows", "2", "--width", "3000", "--rounds", "2", "--warmups", "0", "--singles", "2", "--batch", "2"]
@@ -21,8 +22,9 @@ FIELDS = ["device", "variant", "rows", "width", "submission", "metric", "median_
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    """Takes the place of whatever device a command opens."""
+    """Takes the place of whatever device a command opens. The shipped table has configurations for it."""
     fake = FakeDevice()
+    fake.facts = replace(fake.facts, name="NVIDIA H200")
     monkeypatch.setattr("megakernel.device.choose.open_device", lambda *_, **__: fake)
     return fake
 
@@ -146,7 +148,44 @@ def test_a_row_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr("megakernel.device.choose.open_device", lambda *_, **__: small)
     monkeypatch.chdir(tmp_path)
     variant = ["--variant", "row_retained", *QUICK] if command == "bench" else ["row_retained"]
+    variant += ["--width", "40000"]  # more than one tile, however large
     assert run([command, *variant]) == 2
+
+
+@pytest.mark.parametrize("command", ["bench", "verify", "graph"])
+def test_on_a_device_without_frozen_configurations_it_is_said_once(
+    device: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: str
+) -> None:
+    device.facts = replace(device.facts, name="Fake GPU")
+    monkeypatch.chdir(tmp_path)
+    options = QUICK if command == "bench" else QUICK[:4]
+    name = ["--variant", "retained"] if command == "bench" else ["retained"]
+    assert run([command, *name, *options]) == 0
+    assert capsys.readouterr().err == (
+        "no frozen configuration for Fake GPU with 132 SMs: taking the nearest that fit, of NVIDIA H200 (132 SMs); "
+        "mk tune finds its own\n"
+    )
+
+
+def test_bench_takes_its_configurations_from_the_table_given(device: FakeDevice, tmp_path: Path) -> None:
+    table = shipped_path().read_text().replace('retained = "256x8192"', 'retained = "512x8192"')
+    (tmp_path / "mine.toml").write_text(table)
+    out = tmp_path / "a.h5"
+    arguments = ["bench", "--variant", "retained", *QUICK, "--rows", "16", "--out", str(out)]
+    assert run([*arguments, "--frozen", str(tmp_path / "mine.toml")]) == 0
+    taken = {s.configuration for s in load(out).series if (s.variant, s.problem.rows) == ("retained", 16)}
+    assert taken == {"512x8192"}
+    assert run(["bench", "--frozen", str(tmp_path / "none.toml")]) == 2
+
+
+def test_bench_measures_evicted_where_it_is_asked_to(device: FakeDevice, tmp_path: Path) -> None:
+    device.facts = replace(device.facts, l2_bytes=2**20)
+    out = tmp_path / "a.h5"
+    assert run(["bench", "--variant", "retained", *QUICK, "--submission", "graph", "--evicted", "--out", str(out)]) == 0
+    assert [(s.variant, s.cache, len(s.rounds)) for s in load(out).series] == [
+        *((name, "warm", 2) for name in ("empty", "copy", "retained")),
+        *((name, "evicted", 15) for name in ("empty", "copy", "retained")),
+    ]
 
 
 def test_show_prints_a_stored_session(tmp_path: Path, capsys: Capture) -> None:
@@ -201,6 +240,15 @@ BAD_REQUESTS = [
     (["bench", "--batch", "-1"], "--batch"),
     (["bench", "--warmups", "-1"], "--warmups"),
     (["bench", "--submission", "stream"], "--submission"),
+    (["session"], "Missing option '--out'"),
+    (["session", "--out", "a.h5", "--rounds", "0"], "--rounds"),
+    (["session", "--out", "a.h5", "--rows", "0"], "--rows"),
+    (["session", "--out", "a.h5", "--seed", "9223372036854775808"], "seed is 9223372036854775808"),
+    (["session", "--out", "a.h5", "--frozen", "none.toml"], "none.toml: no such file"),
+    (["session", "--out", "a.h5", "--variant", "fused"], "unknown variant 'fused'"),
+    (["tune", "--rows", "-1"], "--rows"),
+    (["tune", "--frozen", "none.toml"], "none.toml: no such file"),
+    (["freeze", "--check", "none.json"], "none.json: no such file (mk freeze writes one)"),
     (["bench", "--watchdog", "0"], "watchdog is 0.0 s"),
     (["bench", "--watchdog", "inf"], "watchdog is inf s"),
     (["bench", "--seed", "9223372036854775808"], "seed is 9223372036854775808"),
@@ -256,7 +304,10 @@ def test_without_arguments_the_help_is_shown(capsys: Capture) -> None:
     assert capsys.readouterr().out.startswith("mk ")
 
 
-@pytest.mark.parametrize("command", [[], ["bench"], ["show"], ["compile"], ["occupancy"], ["verify"], ["graph"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["bench"], ["tune"], ["freeze"], ["session"], ["show"], ["compile"], ["occupancy"], ["verify"], ["graph"]],
+)
 def test_every_command_has_a_help(command: list[str], capsys: Capture) -> None:
     assert run([*command, "--help"]) == 0
     assert "Usage: mk" in capsys.readouterr().out

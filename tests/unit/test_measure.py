@@ -9,7 +9,8 @@ import pytest
 from megakernel.errors import DeviceError
 from megakernel.record.plan import GraphTimings, Submission, Topology
 from megakernel.record.protocol import Protocol
-from megakernel.run.measure import garbage_collection_off, measure_round, time_singles
+from megakernel.record.session import EvictedSample
+from megakernel.run.measure import garbage_collection_off, measure_evicted_round, measure_round, time_singles
 
 
 class Script:
@@ -156,3 +157,50 @@ def test_collection_that_was_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class ScriptedSweep(Script):
+    """Writes into another script's list."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+
+    def run(self) -> None:
+        self.script.step("sweep", 90_000)
+
+    def __enter__(self) -> "ScriptedSweep":
+        return self
+
+
+def evicted(script: Script, singles: int = 2) -> EvictedSample:
+    protocol = Protocol(evicted_rounds=1, evicted_singles=singles, warmups=5)
+    return measure_evicted_round(script, ScriptedSweep(script), ScriptedStopwatch(script), protocol, script.clock)
+
+
+def test_every_evicted_invocation_has_a_sweep_of_its_own_that_is_timed_by_nothing() -> None:
+    script = Script()
+    sample = evicted(script)
+    by_host = ["sweep", "clock", "submit", "wait", "clock", "check"]
+    by_events = ["sweep", "start event", "submit", "stop event", "wait for stop", "check", "elapsed"]
+    assert script.calls == [*by_host * 2, *by_events * 2]
+    assert sample.singles_ns.tolist() == [43, 43]
+    assert (sample.singles_ns.dtype, sample.single_event_ns.dtype) == (np.dtype(np.int64), np.dtype(np.float64))
+    assert sample.single_event_ns.tolist() == [123.5, 123.5]
+    assert script.collecting == {False}
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("call", [0, 2, 3, 6, 7, 8, 9])
+def test_a_failure_anywhere_ends_an_evicted_round(call: int) -> None:
+    script = Script(fail_at=call)
+    with pytest.raises(DeviceError, match=r"failed$"):
+        evicted(script, singles=1)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("call", [2, 3, 8])
+def test_a_refusal_in_an_evicted_round_is_raised(call: int) -> None:
+    script = Script(refuse_at=call)
+    with pytest.raises(DeviceError, match="refused"):
+        evicted(script, singles=1)

@@ -1,24 +1,29 @@
 """A whole session on a fake device: verify, shuffled rounds, verify again, one file."""
 
 import json
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from tests.unit.fakes import FakeDevice, FakeExecutable
+from tests.unit.fakes import FACTS, FakeDevice, FakeExecutable
 
 from megakernel.errors import CompileError, DeviceError, PlanError
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import SUBMISSIONS, Submission
-from megakernel.record.protocol import METRICS, Protocol
+from megakernel.record.protocol import METRICS, SESSION, Protocol
 from megakernel.record.reader import load
-from megakernel.record.session import Session
+from megakernel.record.session import Freeze, Session, StandIns
 from megakernel.record.writer import SessionWriter
 from megakernel.report.summary import summarise
+from megakernel.run.evict import sweep_problem
 from megakernel.run.session import Outcome, Request, run_session
 from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.declaration import Configuration
+from megakernel.variants.frozen import Entry, FrozenTable
 
 PROTOCOL = Protocol(rounds=3, warmups=1, singles=2, batch=2, order_seed=5, pilot_repeats=2)
 VARIANTS = ("empty", "copy", "local_recompute", "row_retained")
@@ -296,3 +301,92 @@ def test_progress_counts_every_step(tmp_path: Path) -> None:
     assert {total for _, total, _ in steps} == {10}
     assert steps[0][2] == "1 x 3000: verifying"
     assert steps[-1][2] == "2 x 3000: verifying again"
+
+
+EVICTED = replace(PROTOCOL, evicted_rounds=2, evicted_singles=3, evicted_bytes=2**20, evicted_l2s=0)
+
+
+def test_evicted_series_stand_beside_the_warm_ones(tmp_path: Path) -> None:
+    device = FakeDevice()
+    device.cost_ns = lambda plan: 500 if plan.variant == "sweep" else 1000
+    outcome, session = measured(tmp_path / "a.h5", device, request(protocol=EVICTED))
+    assert outcome.failures == ()
+    warm, evicted = ([s for s in session.series if s.cache == cache] for cache in ("warm", "evicted"))
+    assert [(s.variant, s.submission) for s in warm] == [(s.variant, s.submission) for s in evicted]
+    for series in evicted:
+        assert series.rounds.tolist() == [0, 1]
+        assert series.singles_ns.shape == series.single_event_ns.shape == (2, 3)
+        assert (series.single_event_ns == 1000).all()
+        assert (series.singles_ns > 0).all()
+        assert len(series.enqueue_ns) == len(series.batch_ns) == len(series.event_ns) == 0
+        assert series.verified_before
+        assert series.verified_after
+    for series in warm:
+        assert series.rounds.tolist() == [0, 1, 2]
+        assert series.single_event_ns.size == 0
+    assert {len(set(order)) for order in order_of(replace(session, series=tuple(evicted)))} == {len(evicted)}
+    assert all(buffer.closed for buffer in device.buffers)
+
+
+def test_a_sweep_comes_before_each_evicted_invocation_and_no_warm_one(tmp_path: Path) -> None:
+    device = FakeDevice()
+    measured(tmp_path / "a.h5", device, request(("retained",), submissions=("graph",), protocol=EVICTED))
+    names = [name for name, _ in device.submissions]
+    first = names.index("sweep")
+    assert names[first : first + 24] == ["sweep", "retained"] * 12  # 2 rounds of 3 by the host and 3 by events
+    assert "sweep" not in names[:first]
+    assert names[first + 24 :] == ["retained"]  # verified once more
+
+
+def test_a_sweep_reads_at_least_what_the_protocol_says_and_twice_the_l2() -> None:
+    small, large = replace(FACTS, l2_bytes=50 * 2**20), replace(FACTS, l2_bytes=200 * 2**20)
+    for facts, least in ((small, 256 * 2**20), (large, 400 * 2**20)):
+        problem = sweep_problem(Protocol(), facts)
+        assert least <= 4 * problem.elements < least + 4 * problem.width
+    assert SESSION.evicted_rounds == 15
+
+
+def test_one_generator_shuffles_warm_and_evicted_rounds(tmp_path: Path) -> None:
+    # The audit repeats the order from the seed.
+    _, session = measured(tmp_path / "a.h5", FakeDevice(), request(rows=(1, 2), protocol=EVICTED))
+    shuffler = random.Random(EVICTED.order_seed)
+    for rows in (1, 2):
+        for cache, rounds in (("warm", 3), ("evicted", 2)):
+            mine = [s for s in session.series if (s.problem.rows, s.cache) == (rows, cache)]
+            for number in range(rounds):
+                order = list(range(len(mine)))
+                shuffler.shuffle(order)
+                assert [order.index(i) for i in range(len(mine))] == [int(s.position[number]) for s in mine]
+
+
+def test_throttled_evicted_rounds_are_counted_too(tmp_path: Path) -> None:
+    device = FakeDevice()
+    device.state = DeviceState(throttle_reasons=0x8)
+    _, session = measured(tmp_path / "a.h5", device, request(("retained",), protocol=EVICTED))
+    assert session.throttled_rounds == 5
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["shapes/0000/throttled"].shape == (3,)
+        assert file["shapes/0000/evicted/throttled"].shape == (2,)
+
+
+def test_the_frozen_configuration_is_measured_and_what_stands_for_the_shape_is_stored(tmp_path: Path) -> None:
+    chosen = Configuration(512, 8192)
+    entry = Entry("Fake GPU", 132, 2, 3000, "a test", {"retained": chosen, "local1": chosen}, "local1", "retained")
+    asked = replace(request(("retained",)), frozen=FrozenTable((entry,), "the table"))
+    _, session = measured(tmp_path / "a.h5", FakeDevice(), asked)
+    assert {s.configuration for s in session.series} == {"512x8192"}
+    assert session.stand_ins == {2: StandIns("local1", "retained")}
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["configurations"][()] == b"the table"
+    _, other = measured(tmp_path / "b.h5", FakeDevice(), replace(asked, rows=(1,)))
+    assert other.stand_ins == {}  # the pilot has not chosen for one row
+
+
+@pytest.mark.parametrize(
+    ("freeze", "state"),
+    [(Freeze(), "none"), (Freeze("{}"), "as frozen"), (Freeze("{}", ("a differs", "b\udcff is new")), "changed")],
+)
+def test_the_manifest_and_what_is_not_as_frozen_are_stored(tmp_path: Path, freeze: Freeze, state: str) -> None:
+    _, session = measured(tmp_path / "a.h5", FakeDevice(), replace(request(("retained",)), freeze=freeze))
+    assert session.freeze_state == state
+    assert session.changes == freeze.changes

@@ -5,16 +5,19 @@ from typing import Annotated, Any
 
 import typer
 
-from megakernel.cli import interrupts
 from megakernel.cli.options import (
     DeviceOption,
+    FrozenOption,
     JsonOption,
     RowsOption,
     SmsOption,
     SubmissionOption,
+    VariantOption,
     WidthOption,
     chosen_variants,
+    frozen_table,
     rows_or_default,
+    say_if_borrowed,
     submissions,
     with_floors,
 )
@@ -32,15 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            help="Implementation, or FILE.py:NAME; repeat for several, all unless given.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None,
+    variant: VariantOption = None,
     rows: RowsOption = None,
     width: WidthOption = BENCHMARK_WIDTH,
     eps: Annotated[float, typer.Option("--eps", help="Added to the mean square.")] = DEFAULT_EPS,
@@ -68,6 +63,10 @@ def bench(
             show_default=_default("watchdog_s"),
         ),
     ] = None,
+    evicted: Annotated[
+        bool, typer.Option("--evicted", help="Also time with the caches swept before each invocation.")
+    ] = False,
+    frozen: FrozenOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Result file; must not exist.", metavar="FILE", show_default="bench-TIME.h5"),
@@ -80,14 +79,11 @@ def bench(
     from dataclasses import replace
     from datetime import datetime
 
+    from megakernel.cli.measuring import measure
     from megakernel.device.choose import open_device
-    from megakernel.errors import PlanError, VerdictError
     from megakernel.operator.contract import Problem
-    from megakernel.record.reader import load
-    from megakernel.record.writer import SessionWriter
-    from megakernel.report import tables
-    from megakernel.report.summary import records, summarise
-    from megakernel.run.session import Request, run_session
+    from megakernel.record.protocol import EMULATED_SESSION, SESSION
+    from megakernel.run.session import Request
 
     variants = with_floors(chosen_variants(variant))
     chosen = {"rounds": rounds, "warmups": warmups, "singles": singles, "batch": batch, "watchdog_s": watchdog}
@@ -98,32 +94,17 @@ def bench(
     for count in rows or BENCHMARK_ROWS:
         Problem(count, width, eps)  # refuses bad values before anything is opened
     replace(Protocol(), **overrides)
+    table = frozen_table(frozen)
     with open_device(device, sms=sms) as opened:
         kind = opened.facts.kind
+        if evicted:
+            overrides["evicted_rounds"] = (SESSION if kind == "gpu" else EMULATED_SESSION).evicted_rounds
         protocol = replace(Protocol() if kind == "gpu" else EMULATED, **overrides)
         counts = rows_or_default(rows, kind)
-        request = Request(variants, counts, width, eps, submissions(submission), protocol)
-        writer = SessionWriter(path)
-        try:
-            with tables.progress_bar() as bar:
-                outcome = run_session(opened, request, writer, interrupts.checked(tables.progress_report(bar)))
-            writer.finish()
-        except BaseException:
-            if writer.close():
-                tables.print_notice(f"the samples so far are in {writer.partial}")
-            raise
-    session = load(path)
-    if json:
-        tables.print_json(records(summarise(session)))
-    else:
-        tables.print_session(session)
-        tables.print_lines([f"samples: {path}"])
-    for line in (*outcome.refused, *outcome.failures):
-        tables.print_notice(line)
-    if outcome.failures:
-        raise VerdictError(f"{len(outcome.failures)} checks failed: see above")
-    if outcome.refused:
-        raise PlanError(f"{len(outcome.refused)} could not be run: see above")
+        say_if_borrowed(opened.facts, table)
+        measure(
+            opened, Request(variants, counts, width, eps, submissions(submission), protocol, table), path, json=json
+        )
 
 
 def show(

@@ -12,6 +12,7 @@ from megakernel.cli.options import (
     WidthOption,
     chosen_variants,
     parse_configuration,
+    say_if_borrowed,
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH
 
@@ -85,6 +86,8 @@ def occupancy(
     )
     counts = rows or list(BENCHMARK_ROWS)
     with planner, KernelStore(planner) as store:
+        if chosen is None:
+            say_if_borrowed(planner.facts)
         occupancies = occupancy_of(planner, store, variants, counts, width, chosen)
         if json:
             tables.print_json([each.record() for each in occupancies])

@@ -14,6 +14,7 @@ from megakernel.cli.options import (
     WidthOption,
     chosen_variants,
     parse_configuration,
+    say_if_borrowed,
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH
 
@@ -39,14 +40,14 @@ def compile_(
     from megakernel.device.sources import kernel_folder
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
+    from megakernel.variants.frozen import shipped
 
     records: list[dict[str, object]] = []
+    given = parse_configuration(configuration)
     subjects = [
         (each, chosen)
         for each in chosen_variants(variant)
-        for chosen in dict.fromkeys(
-            parse_configuration(configuration) or each.default_configuration(rows) for rows in BENCHMARK_ROWS
-        )
+        for chosen in ([given] if given else shipped().configurations(each, BENCHMARK_ROWS))
     ]
     for each, chosen in subjects:
         problem = Problem(1, width)
@@ -109,6 +110,8 @@ def graph(
         prepare(opened, store, chosen, operands, parse_configuration(configuration)) as prepared,
         prepared.executable("graph") as executable,
     ):
+        if configuration is None:
+            say_if_borrowed(opened.facts)
         expected = expected_topology(prepared.plan, prepared.kernels, prepared.addresses)
         held = executable.topology()
         topology = held or expected

@@ -8,7 +8,7 @@ from contextlib import suppress
 import typer
 
 from megakernel import __version__
-from megakernel.cli import audit, bench, devices, interrupts, kernels, verify
+from megakernel.cli import audit, bench, devices, interrupts, kernels, session, verify
 
 GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for commands in (devices, kernels, verify, bench, audit):
+for commands in (devices, kernels, verify, bench, session, audit):
     commands.register(app)
 
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code (DESIGN: 0 good, 1 bad verdict, 2 not done, 130 Ctrl-C)."""
+    """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 130 Ctrl-C, 143 SIGTERM."""
     from megakernel.errors import MegakernelError
 
     interrupts.install()
@@ -56,8 +56,8 @@ def run(arguments: list[str]) -> int:
         _say(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
-        return INTERRUPTED
+        _say(interrupts.name())
+        return interrupts.exit_code()
     except SystemExit as error:  # how Typer ends a command whose output nobody reads
         if isinstance(error.__context__, BrokenPipeError):
             return GOOD
@@ -83,7 +83,8 @@ def run(arguments: list[str]) -> int:
             _say(_internal(error))
         return NOT_DONE
     if result == INTERRUPTED:  # some releases of Typer return this for Ctrl-C instead of raising it
-        _say("interrupted")
+        _say(interrupts.name())
+        return interrupts.exit_code()
     return int(result or GOOD)
 
 

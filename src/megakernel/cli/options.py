@@ -1,13 +1,16 @@
 """Options that several commands share, and what they mean."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from megakernel.operator.contract import BENCHMARK_ROWS
+from megakernel.record.facts import DeviceFacts
 from megakernel.record.plan import SUBMISSIONS, Submission
 from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
 from megakernel.variants.declaration import Configuration, Variant
+from megakernel.variants.frozen import FrozenTable, load, shipped
 
 SubmissionChoice = Literal["direct", "graph", "both"]
 
@@ -39,6 +42,37 @@ ConfigurationOption = Annotated[
     str | None,
     typer.Option("--configuration", metavar="THREADSxTILE", help="Instead of the variants' own, such as 256x4096."),
 ]
+FrozenOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--frozen",
+        help="Table of configurations, as mk tune writes it.",
+        metavar="FILE",
+        show_default="the shipped one",
+    ),
+]
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        help="Implementation, or FILE.py:NAME; repeat for several, all unless given.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
+
+def frozen_table(path: Path | None) -> FrozenTable:
+    """The table of a file, or the shipped one."""
+    return shipped() if path is None else load(path)
+
+
+def say_if_borrowed(facts: DeviceFacts, table: FrozenTable | None = None) -> None:
+    """Says it where the table, by default the shipped one, has no configurations of this device."""
+    from megakernel.report import tables
+
+    if notice := (table or shipped()).notice(facts.name, facts.sm_count):
+        tables.print_notice(notice)
 
 
 def chosen_variants(names: list[str] | None) -> tuple[Variant, ...]:

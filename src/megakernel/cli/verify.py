@@ -16,6 +16,7 @@ from megakernel.cli.options import (
     chosen_variants,
     parse_configuration,
     rows_or_default,
+    say_if_borrowed,
     submissions,
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH, DEFAULT_EPS
@@ -78,6 +79,8 @@ def verify(
     for seed in range(seeds):
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
         with opened, KernelStore(opened) as store:
+            if seed == 0 and chosen is None:
+                say_if_borrowed(opened.facts)
             problems = [Problem(count, width, eps) for count in rows_or_default(rows, opened.facts.kind)]
             limit_s = watchdog or (_WATCHDOG_S if opened.facts.kind == "gpu" else EMULATED.watchdog_s)
             found = verify_all(

@@ -1,16 +1,21 @@
 """Loads a session file. Needs no GPU and imports no CUDA."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import h5py
 import numpy as np
 
 from megakernel.errors import MissingError, RecordError
 from megakernel.operator.contract import Problem
-from megakernel.record.plan import SUBMISSIONS, Submission
-from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Series, Session
+from megakernel.record.plan import SUBMISSIONS
+from megakernel.record.protocol import CACHES
+from megakernel.record.session import SCHEMA, SCHEMA_VERSION, FreezeState, Series, Session, StandIns
 from megakernel.variants.declaration import Configuration
+
+_Choice = TypeVar("_Choice", bound=str)
+_FREEZE_STATES: tuple[FreezeState, ...] = get_args(FreezeState)
 
 
 def load(path: Path) -> Session:
@@ -47,9 +52,20 @@ def _session(path: Path, file: h5py.File) -> Session:
         protocol=_attributes(file, "protocol"),
         environment={name: _text(dataset) for name, dataset in file.get("environment", {}).items()},
         series=tuple(_series(file["series"][name]) for name in sorted(file["series"])),
-        throttled_rounds=int(sum(int(shape["throttled"][()].sum()) for shape in shapes)),
+        throttled_rounds=sum(
+            int(states["throttled"][()].sum())
+            for shape in shapes
+            for states in (shape, *([shape["evicted"]] if "evicted" in shape else []))
+        ),
         refusals=tuple(line for shape in shapes for line in _refusals(shape)),
         attributes={name: str(value) for name, value in file.attrs.items()},
+        freeze_state=_one_of(file["manifest"], "state", _FREEZE_STATES) if "manifest" in file else "none",
+        changes=tuple(_text(file["manifest/changes"]).splitlines()) if "manifest" in file else (),
+        stand_ins={
+            int(shape.attrs["rows"]): StandIns(str(shape.attrs["local"]), str(shape.attrs["megakernel"]))
+            for shape in shapes
+            if "local" in shape.attrs and "megakernel" in shape.attrs
+        },
     )
 
 
@@ -88,31 +104,36 @@ def _series(group: h5py.Group) -> Series:
             )
         return entries(name, dtype, dimensions)
 
+    cache = _one_of(group, "cache", CACHES) if "cache" in attrs else "warm"
+    warm = cache == "warm"
+    nothing = np.empty(0, np.int64)
     return Series(
         variant=str(attrs["variant"]),
         computes=str(attrs["computes"]),
         problem=Problem(int(attrs["rows"]), int(attrs["width"]), float(attrs["eps"])),
-        submission=_submission(group),
+        submission=_one_of(group, "submission", SUBMISSIONS),
         configuration=str(Configuration(int(attrs["threads"]), int(attrs["tile"]))),
         launches=int(attrs["launches"]),
-        batch=int(group["event_interval"].attrs["invocations"]),
+        batch=int(group["event_interval"].attrs["invocations"]) if warm else 1,
         singles_ns=samples("host_completion", np.int64, dimensions=2),
-        enqueue_ns=samples("host_enqueue", np.int64),
-        batch_ns=samples("host_batch_completion", np.int64),
-        event_ns=samples("event_interval", np.float64),
+        enqueue_ns=samples("host_enqueue", np.int64) if warm else nothing,
+        batch_ns=samples("host_batch_completion", np.int64) if warm else nothing,
+        event_ns=samples("event_interval", np.float64) if warm else nothing.astype(np.float64),
         rounds=rounds,
         position=entries("position", np.int64),
         verified_before=bool(group["verified_before"].attrs["passed"]),
         verified_after=None if after is None else bool(after.attrs["passed"]),
+        cache=cache,
+        single_event_ns=np.empty((0, 0)) if warm else samples("single_event_interval", np.float64, dimensions=2),
     )
 
 
-def _submission(group: h5py.Group) -> Submission:
-    stored = group.attrs["submission"]
-    for known in SUBMISSIONS:
+def _one_of(group: h5py.Group, name: str, choices: Sequence[_Choice]) -> _Choice:
+    stored = group.attrs[name]
+    for known in choices:
         if stored == known:
             return known
-    raise RecordError(f"{group.file.filename}: {group.name} has submission {stored!r}, not one of {SUBMISSIONS}")
+    raise RecordError(f"{group.file.filename}: {group.name} has {name} {stored!r}, not one of {tuple(choices)}")
 
 
 def _refusals(shape: h5py.Group) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,13 @@ from numpy.typing import NDArray
 from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceFacts, DeviceState
 from megakernel.record.plan import GraphTimings, Plan, Submission, Topology
-from megakernel.record.protocol import Protocol
+from megakernel.record.protocol import Cache, Protocol
 from megakernel.record.verification import Verification
 
 SCHEMA = "megakernel.session"
 SCHEMA_VERSION = 1
+
+FreezeState = Literal["none", "as frozen", "changed"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,25 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class EvictedSample:
+    """One evicted round of one series, in nanoseconds: every invocation behind a sweep of its own.
+
+    Attributes:
+        singles_ns: host completion of single invocations, int64.
+        single_event_ns: from the start event to the stop event around other single invocations, float64. The host's
+            timer runs in none of these, so that the stop event's cost falls into no host completion.
+    """
+
+    singles_ns: NDArray[np.int64]
+    single_event_ns: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Subject:
     """What one series times: a planned variant in one submission.
 
     Attributes:
+        cache: ``evicted`` where a sweep of the caches comes before each invocation.
         compiler: which one made its kernels, with which options, for which architecture.
     """
 
@@ -48,6 +66,35 @@ class Subject:
     topology: Topology | None = None
     graph_timings: GraphTimings | None = None
     compiler: Mapping[str, str] = field(default_factory=dict)
+    cache: Cache = "warm"
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """How a session stands to a manifest made before it.
+
+    Attributes:
+        manifest: its text; empty where there is none.
+        changes: a line for each thing that is not as frozen.
+    """
+
+    manifest: str = ""
+    changes: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> FreezeState:
+        return "none" if not self.manifest else "changed" if self.changes else "as frozen"
+
+
+NOT_FROZEN = Freeze()
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Which local family and which megakernel the pilot chose to stand for a shape."""
+
+    local: str
+    megakernel: str
 
 
 @dataclass(frozen=True)
@@ -66,6 +113,7 @@ class Header:
         environment: versions, hashes and the like, as text; what could not be found out is absent.
         kernel_sources: SHA-256 of every kernel source, by path.
         tolerances: the acceptance rules, as text by quantity.
+        configurations: the whole table that configurations were taken from, as text.
     """
 
     device: DeviceFacts
@@ -74,6 +122,8 @@ class Header:
     environment: Mapping[str, str]
     kernel_sources: Mapping[str, str]
     tolerances: Mapping[str, str]
+    freeze: Freeze = NOT_FROZEN
+    configurations: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +134,8 @@ class Series:
         singles_ns: ``(rounds, singles)`` int64.
         position: the subject's place in the round's order.
         rounds: the number of each round.
+        cache: of an ``evicted`` series, ``enqueue_ns``, ``batch_ns`` and ``event_ns`` are empty and a batch is one.
+        single_event_ns: ``(rounds, singles)`` float64 of an evicted series; of a warm one empty.
     """
 
     variant: str
@@ -101,6 +153,8 @@ class Series:
     position: NDArray[np.int64]
     verified_before: bool
     verified_after: bool | None
+    cache: Cache = "warm"
+    single_event_ns: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -109,6 +163,8 @@ class Session:
 
     Attributes:
         refusals: a line for each subject that was not timed, with the reason.
+        freeze_state: whether what ran is what a manifest had frozen; ``changes`` says what is not.
+        stand_ins: by row count, where the pilot had chosen for this device.
     """
 
     path: str
@@ -121,3 +177,6 @@ class Session:
     throttled_rounds: int = 0
     refusals: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    freeze_state: FreezeState = "none"
+    changes: tuple[str, ...] = ()
+    stand_ins: Mapping[int, StandIns] = field(default_factory=dict)

@@ -8,12 +8,13 @@ Names that people choose are attribute values, never names of groups.
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import h5py
 import numpy as np
@@ -22,13 +23,42 @@ from megakernel.errors import RecordError
 from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Plan
+from megakernel.record.protocol import Cache
 from megakernel.record.seal import seal
-from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Header, RoundState, Sample, Subject
+from megakernel.record.session import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    EvictedSample,
+    Header,
+    RoundState,
+    Sample,
+    StandIns,
+    Subject,
+)
 from megakernel.record.verification import Verification
 
 _STATE_FIELDS = tuple(field.name for field in fields(DeviceState))
 _TEXT = h5py.string_dtype()
 _LEAST_ROOM_BYTES = 8 * 2**20
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _storing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """What HDF5 raises where the disk is full, gone or not to be written, as an error of ours."""
+
+    @wraps(method)
+    def stored(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> _Result:
+        try:
+            return method(*arguments, **keywords)
+        except (OSError, RuntimeError) as error:
+            writer = arguments[0]
+            assert isinstance(writer, SessionWriter)
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise RecordError(f"cannot write {writer.partial}: {first_line}") from error
+
+    return stored
 
 
 def utc_now() -> str:
@@ -68,6 +98,7 @@ class SessionWriter:
             self._file.create_group(name)
         self._file.flush()
 
+    @_storing
     def write_header(self, header: Header) -> None:
         file = self._file
         file.attrs["fixture"] = header.fixture
@@ -78,18 +109,23 @@ class SessionWriter:
         sources = file.create_group("kernel_sources")
         _write_strings(sources, "path", list(header.kernel_sources))
         _write_strings(sources, "sha256", list(header.kernel_sources.values()))
+        manifest = file.create_group("manifest")
+        manifest.attrs["state"] = header.freeze.state
+        _write_text(manifest, "json", header.freeze.manifest)
+        _write_text(manifest, "changes", "\n".join(header.freeze.changes))
+        _write_text(file, "configurations", header.configurations)
         file.flush()
 
-    def add_shape(self, problem: Problem, x_sha256: str) -> int:
+    @_storing
+    def add_shape(self, problem: Problem, x_sha256: str, stand_ins: StandIns | None = None) -> int:
         """Starts a shape and returns its number."""
         group = self._file["shapes"].create_group(f"{len(self._shapes):04d}")
-        group.attrs.update(asdict(problem), x_sha256=x_sha256)
-        for name in _STATE_FIELDS:
-            _growing(group, name, (2,), np.float64).attrs["columns"] = ["before", "after"]
-        _growing(group, "throttled", (), np.bool_)
+        group.attrs.update(asdict(problem), x_sha256=x_sha256, **(asdict(stand_ins) if stand_ins else {}))
+        _create_states(group)
         self._shapes.append(group)
         return len(self._shapes) - 1
 
+    @_storing
     def add_pilot(self, shape: int, variant: str, configurations: Sequence[str], event_ns: np.ndarray) -> None:
         """Keeps how a floor's configuration was chosen: event intervals of whole batches
         ``(repeats, configurations)``, in ns.
@@ -100,6 +136,7 @@ class SessionWriter:
         dataset = group.create_dataset("event_interval", data=event_ns)
         dataset.attrs.update(units="ns", invocations=int(self._file["protocol"].attrs["batch"]))
 
+    @_storing
     def add_series(self, shape: int, subject: Subject) -> int:
         """Starts a series and returns its number."""
         plan = subject.plan
@@ -112,6 +149,7 @@ class SessionWriter:
             width=plan.problem.width,
             eps=plan.problem.eps,
             submission=subject.submission,
+            cache=subject.cache,
             threads=plan.configuration.threads,
             tile=plan.configuration.tile,
             launches=len(plan.launches),
@@ -126,12 +164,20 @@ class SessionWriter:
             timings.attrs.update(asdict(subject.graph_timings))
         _write_checks(group.create_group("verified_before"), subject.before)
         protocol = self._file["protocol"].attrs
-        for name, shape_of_one, dtype, invocations in (
-            ("host_completion", (int(protocol["singles"]),), np.int64, 1),
-            ("host_enqueue", (), np.int64, int(protocol["batch"])),
-            ("host_batch_completion", (), np.int64, int(protocol["batch"])),
-            ("event_interval", (), np.float64, int(protocol["batch"])),
-        ):
+        singles, batch = (int(protocol["singles"]),), int(protocol["batch"])
+        evicted_singles = (int(protocol["evicted_singles"]),)
+        datasets: dict[str, tuple[tuple[int, ...], Any, int]] = {
+            "host_completion": (singles, np.int64, 1),
+            "host_enqueue": ((), np.int64, batch),
+            "host_batch_completion": ((), np.int64, batch),
+            "event_interval": ((), np.float64, batch),
+        }
+        if subject.cache == "evicted":
+            datasets = {
+                "host_completion": (evicted_singles, np.int64, 1),
+                "single_event_interval": (evicted_singles, np.float64, 1),
+            }
+        for name, (shape_of_one, dtype, invocations) in datasets.items():
             dataset = _growing(group, name, shape_of_one, dtype)
             dataset.attrs.update(units="ns", invocations=invocations)
         for name in ("round", "position"):
@@ -139,6 +185,7 @@ class SessionWriter:
         self._series.append(group)
         return len(self._series) - 1
 
+    @_storing
     def add_refusal(self, shape: int, variant: str, submission: str, reason: str) -> None:
         """Keeps why a subject was not timed."""
         group = self._shapes[shape].require_group("refused")
@@ -146,18 +193,21 @@ class SessionWriter:
         entry.attrs.update(variant=variant, submission=submission)
         _write_text(entry, "reason", reason)
 
-    def append(self, series: int, round_number: int, position: int, sample: Sample) -> None:
-        group = self._series[series]
+    @_storing
+    def append(self, series: int, round_number: int, position: int, sample: Sample | EvictedSample) -> None:
+        """Adds one round of a series, warm or evicted as its samples are."""
+        values: dict[str, Any] = {"host_completion": sample.singles_ns}
+        if isinstance(sample, EvictedSample):
+            values |= {"single_event_interval": sample.single_event_ns}
+        else:
+            values |= {
+                "host_enqueue": sample.enqueue_ns,
+                "host_batch_completion": sample.batch_ns,
+                "event_interval": sample.event_ns,
+            }
         self._samples += 1
-        for name, value in (
-            ("host_completion", sample.singles_ns),
-            ("host_enqueue", sample.enqueue_ns),
-            ("host_batch_completion", sample.batch_ns),
-            ("event_interval", sample.event_ns),
-            ("position", position),
-            ("round", round_number),
-        ):
-            self._append(group, name, value)
+        for name, value in (values | {"position": position, "round": round_number}).items():
+            self._append(self._series[series], name, value)
 
     def _append(self, group: h5py.Group, name: str, value: Any) -> None:
         dataset = self._datasets.setdefault(f"{group.name}/{name}", group[name])
@@ -177,14 +227,20 @@ class SessionWriter:
                 f"{_LEAST_ROOM_BYTES // 1024}: make room, or name a file elsewhere with --out"
             )
 
-    def finish_round(self, shape: int, state: RoundState) -> None:
+    @_storing
+    def finish_round(self, shape: int, state: RoundState, cache: Cache = "warm") -> None:
         """Stores the device's state around a round and makes the round safe."""
         group = self._shapes[shape]
+        if cache == "evicted":
+            if "evicted" not in group:
+                _create_states(group.create_group("evicted"))
+            group = group["evicted"]
         for name in _STATE_FIELDS:
             self._append(group, name, [_number(state.before, name), _number(state.after, name)])
         self._append(group, "throttled", state.before.throttled or state.after.throttled)
         self._file.flush()
 
+    @_storing
     def add_verification_after(self, series: int, verification: Verification) -> None:
         """Stores the checks after timing, and what an audit needs to repeat them.
 
@@ -247,6 +303,12 @@ class SessionWriter:
 def _number(state: DeviceState, name: str) -> float:
     value = getattr(state, name)
     return float("nan") if value is None else float(value)
+
+
+def _create_states(group: h5py.Group) -> None:
+    for name in _STATE_FIELDS:
+        _growing(group, name, (2,), np.float64).attrs["columns"] = ["before", "after"]
+    _growing(group, "throttled", (), np.bool_)
 
 
 def _growing(group: h5py.Group, name: str, shape_of_one: tuple[int, ...], dtype: Any) -> Any:

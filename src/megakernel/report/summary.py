@@ -54,7 +54,7 @@ def device_label(session: Session) -> str:
 
 def summarise(session: Session) -> list[Row]:
     """A row for each metric of each series that has samples, in the order of the file."""
-    measured = [series for series in session.series if len(series.rounds)]
+    measured = [series for series in session.series if len(series.rounds) and series.cache == "warm"]
     copies = {
         (series.problem, series.submission, metric): float(np.median(round_values(series, metric)))
         for series in measured

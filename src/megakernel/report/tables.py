@@ -22,6 +22,7 @@ from megakernel.record.session import Series, Session
 from megakernel.record.verification import Result
 from megakernel.report.findings import Audit, Kind
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
+from megakernel.variants.frozen import Entry, Figures
 
 # Wider than any table: Rich would cut what does not fit, and a number that is cut is lost.
 _WIDTH = 400
@@ -202,6 +203,35 @@ def print_occupancy(records: Sequence[dict[str, object]], rows: Sequence[int], t
         by_rows = (launches.get(str(count), "-") for count in rows)
         body.append([*cells, *("refused" if n is None else n for n in by_rows)])
     print_table(columns, body, title)
+
+
+def print_pilot(entries: Sequence[Entry]) -> None:
+    """What the pilot chose, and on which figures."""
+    body = []
+    for entry in entries:
+        for name, configuration in entry.configurations.items():
+            figures = entry.figures.get(name, {})
+            role = {entry.local: "local", entry.megakernel: "megakernel"}.get(name, "")
+            cells = [
+                entry.rows,
+                name,
+                configuration,
+                _microseconds(figures, "event_ns"),
+                _microseconds(figures, "host_ns"),
+            ]
+            cells += [f"{figures.get('won', '-')} of {figures.get('repeats', '-')}", figures.get("candidates", "-")]
+            cells += [figures.get("runner_up", "-"), _microseconds(figures, "runner_up_event_ns")]
+            body.append([*cells, figures.get("evicted", "-"), _microseconds(figures, "evicted_event_ns"), role])
+    columns = [("rows", True), ("variant", False), ("chosen", False), ("event", True), ("host", True), ("won", True)]
+    columns += [("of configurations", True), ("runner-up", False), ("event", True), ("evicted", False), ("event", True)]
+    devices = ", ".join(dict.fromkeys(f"{entry.device}, {entry.sm_count} SMs" for entry in entries))
+    title = f"{devices}: graph replay, microseconds per invocation"
+    print_table([*columns, ("stands for the shape as", False)], body, title)
+
+
+def _microseconds(figures: Figures, name: str) -> str:
+    value = figures.get(name)
+    return f"{value / 1e3:.2f}" if isinstance(value, int | float) else "-"
 
 
 def print_verification(results: Sequence[Result], *, verbose: bool) -> None:

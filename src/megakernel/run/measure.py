@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from megakernel.device.face import Executable, Stopwatch
 from megakernel.record.protocol import Protocol
-from megakernel.record.session import Sample
+from megakernel.record.session import EvictedSample, Sample
 
 Clock = Callable[[], int]
 
@@ -45,6 +45,39 @@ def measure_round(
         singles = time_singles(executable, protocol.singles, clock)
         enqueue_ns, batch_ns = time_batch(executable, stopwatch, protocol.batch, clock)
     return Sample(singles, enqueue_ns, batch_ns, stopwatch.elapsed_ns())
+
+
+def measure_evicted_round(
+    executable: Executable,
+    sweep: Executable,
+    stopwatch: Stopwatch,
+    protocol: Protocol,
+    clock: Clock = time.perf_counter_ns,
+) -> EvictedSample:
+    """Times single invocations, each behind a sweep of the caches that has finished: first by the host, then others
+    by the stopwatch alone.
+
+    Raises:
+        DeviceError: a call failed; nothing of this round is returned.
+    """
+    count = protocol.evicted_singles
+    singles_ns = np.empty(count, np.int64)
+    events_ns = np.empty(count, np.float64)
+    with garbage_collection_off():
+        for i in range(count):
+            sweep.run()
+            singles_ns[i] = time_singles(executable, 1, clock)[0]
+        for i in range(count):
+            sweep.run()
+            stopwatch.start()
+            submitted = executable.submit()
+            try:
+                stopwatch.stop()
+                stopwatch.wait()
+            finally:  # as in a batch
+                executable.check(submitted)
+            events_ns[i] = stopwatch.elapsed_ns()
+    return EvictedSample(singles_ns, events_ns)
 
 
 def warm_up(executable: Executable, protocol: Protocol) -> None:

@@ -16,6 +16,7 @@ from megakernel.record.plan import Residency
 from megakernel.run.plan import residency, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.declaration import Configuration, Variant
+from megakernel.variants.frozen import shipped
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def occupancy_of(
     for variant in variants:
         by_configuration: dict[Configuration, list[int]] = {}
         for count in rows:
-            by_configuration.setdefault(configuration or variant.default_configuration(count), []).append(count)
+            frozen = shipped().suggestion(variant, planner.facts.name, planner.facts.sm_count, count)
+            by_configuration.setdefault(configuration or frozen, []).append(count)
         for chosen, counts in by_configuration.items():
             problem = Problem(counts[0], width)
             kernels = store.module(variant, problem, chosen).kernels

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from megakernel.device.face import Buffer, Device, Executable, Kernel, Module, Planner
 from megakernel.device.sources import kernel_folder
+from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import Plan, Submission
 from megakernel.run.plan import make_plan
 from megakernel.variants.declaration import Configuration, Variant, X, Y
+from megakernel.variants.frozen import FrozenTable, shipped
 
 Float32 = NDArray[np.float32]
 
@@ -66,6 +68,37 @@ class Operands:
         self.x.close()
 
 
+def configuration_for(
+    device: Planner, store: KernelStore, variant: Variant, problem: Problem, frozen: FrozenTable | None = None
+) -> Configuration:
+    """The frozen configuration. On a device that the table does not know: that of the nearest device, or where it does
+    not fit, the first of the variant's that does.
+
+    Args:
+        frozen: the shipped table unless given.
+
+    Raises:
+        PlanError: none fits; said of the first.
+        CompileError: see that stage.
+    """
+    facts, table = device.facts, frozen or shipped()
+    first = table.suggestion(variant, facts.name, facts.sm_count, problem.rows)
+    if table.knows(facts.name, facts.sm_count):
+        return first
+    for library in variant.libraries:
+        device.require_library(library)
+    refusal: PlanError | None = None
+    for configuration in dict.fromkeys((first, *variant.configurations)):
+        try:
+            make_plan(device, store.module(variant, problem, configuration).kernels, variant, problem, configuration)
+        except PlanError as error:
+            refusal = refusal or error
+        else:
+            return configuration
+    assert refusal is not None
+    raise refusal
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A variant with its plan and memory. Scratch is its own; ``buffers`` holds the operands too, by name."""
@@ -111,14 +144,14 @@ def prepare(
     """Compiles, plans and allocates.
 
     Args:
-        configuration: the variant's default for this row count unless given.
+        configuration: the shipped table's for this row count unless given.
         plan_filter: changes the plan before anything is bound to it; tests use it to plan what must fail.
 
     Raises:
         CompileError, PlanError, DeviceError: see those stages.
     """
     problem = operands.problem
-    configuration = configuration or variant.default_configuration(problem.rows)
+    configuration = configuration or configuration_for(device, store, variant, problem)
     module = store.module(variant, problem, configuration)
     plan = make_plan(device, module.kernels, variant, problem, configuration)
     if plan_filter:

@@ -4,7 +4,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,16 +15,24 @@ from megakernel.operator.checks import Check
 from megakernel.operator.contract import Problem
 from megakernel.operator.tolerances import acceptance_rules
 from megakernel.record.plan import Submission
-from megakernel.record.protocol import Protocol
-from megakernel.record.session import Header, RoundState, Subject
+from megakernel.record.protocol import Cache, Protocol
+from megakernel.record.session import NOT_FROZEN, EvictedSample, Freeze, Header, RoundState, Sample, StandIns, Subject
 from megakernel.record.writer import SessionWriter
 from megakernel.run.environment import environment
-from megakernel.run.measure import garbage_collection_off, measure_round, time_batch, warm_up
-from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
+from megakernel.run.evict import sweeper
+from megakernel.run.measure import (
+    garbage_collection_off,
+    measure_evicted_round,
+    measure_round,
+    time_batch,
+    warm_up,
+)
+from megakernel.run.prepare import KernelStore, Operands, Prepared, configuration_for, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
 from megakernel.run.watchdog import Watchdog
 from megakernel.variants.catalogue import FLOORS
 from megakernel.variants.declaration import Configuration, Variant
+from megakernel.variants.frozen import FrozenTable, shipped
 
 FIXTURE = "timing"
 
@@ -39,6 +47,8 @@ class Request:
     eps: float
     submissions: tuple[Submission, ...]
     protocol: Protocol
+    frozen: FrozenTable = field(default_factory=shipped)
+    freeze: Freeze = NOT_FROZEN
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class _Timed:
     """A subject that passed verification."""
 
     series: int
+    subject: Subject
     prepared: Prepared
     executable: Executable
 
@@ -72,7 +83,7 @@ class _Session:
         self.shuffler = random.Random(request.protocol.order_seed)
         self.failures: list[str] = []
         self.refused: list[str] = []
-        self.total = len(request.rows) * (request.protocol.rounds + 2)
+        self.total = len(request.rows) * (request.protocol.rounds + request.protocol.evicted_rounds + 2)
         self.done = 0
 
     def step(self, what: str, problem: Problem) -> None:
@@ -82,7 +93,12 @@ class _Session:
     def shape(self, problem: Problem, store: KernelStore) -> None:
         protocol = self.request.protocol
         inputs = Inputs.of(FIXTURE, problem)
-        shape = self.writer.add_shape(problem, hashlib.sha256(inputs.reference.x.tobytes()).hexdigest())
+        entry = self.request.frozen.own(self.device.facts.name, self.device.facts.sm_count, problem.rows)
+        shape = self.writer.add_shape(
+            problem,
+            hashlib.sha256(inputs.reference.x.tobytes()).hexdigest(),
+            StandIns(entry.local, entry.megakernel) if entry else None,
+        )
         with ExitStack() as stack:
             operands = stack.enter_context(Operands(self.device, problem))
             inputs.load(operands)
@@ -93,24 +109,63 @@ class _Session:
                 for variant in self.request.variants
                 for timed in self._verified(stack, store, shape, variant, operands, inputs, stopwatch)
             ]
-            for round_number in range(protocol.rounds):
-                self.step(f"round {round_number + 1} of {protocol.rounds}", problem)
-                self.writer.require_room()
-                order = list(subjects)
-                self.shuffler.shuffle(order)
-                before = self.device.read_state()
-                for position, timed in enumerate(order):
-                    guard = self.watchdog.guard(timed.prepared, protocol.watchdog_s)
-                    with guard(f"{timed.executable.submission}, round {round_number + 1}"):
-                        sample = measure_round(timed.executable, stopwatch, protocol)
-                    self.writer.append(timed.series, round_number, position, sample)
-                self.writer.finish_round(shape, RoundState(before, self.device.read_state()))
+            self._rounds(
+                shape, problem, subjects, "warm", protocol.rounds, lambda e: measure_round(e, stopwatch, protocol)
+            )
+            evicted = self._evicted(shape, problem, subjects, store, stopwatch)
             self.step("verifying again", problem)
             for timed in subjects:
                 guard = self.watchdog.guard(timed.prepared, protocol.watchdog_s)
                 verification = run_and_check(timed.prepared, timed.executable, inputs, guard)
-                self.writer.add_verification_after(timed.series, verification)
+                for again in (timed, *(e for e in evicted if e.executable is timed.executable)):
+                    self.writer.add_verification_after(again.series, verification)
                 self._note(timed.prepared.variant, timed.executable.submission, problem, verification.failures)
+
+    def _rounds(
+        self,
+        shape: int,
+        problem: Problem,
+        subjects: Sequence[_Timed],
+        cache: Cache,
+        rounds: int,
+        measure: Callable[[Executable], Sample | EvictedSample],
+    ) -> None:
+        protocol = self.request.protocol
+        name = "round" if cache == "warm" else "evicted round"
+        for round_number in range(rounds):
+            self.step(f"{name} {round_number + 1} of {rounds}", problem)
+            self.writer.require_room()
+            order = list(subjects)
+            self.shuffler.shuffle(order)
+            before = self.device.read_state()
+            for position, timed in enumerate(order):
+                guard = self.watchdog.guard(timed.prepared, protocol.watchdog_s)
+                with guard(f"{timed.executable.submission}, {name} {round_number + 1}"):
+                    sample = measure(timed.executable)
+                self.writer.append(timed.series, round_number, position, sample)
+            self.writer.finish_round(shape, RoundState(before, self.device.read_state()), cache)
+
+    def _evicted(
+        self, shape: int, problem: Problem, subjects: Sequence[_Timed], store: KernelStore, stopwatch: Stopwatch
+    ) -> list[_Timed]:
+        """The evicted rounds: the same executables in series of their own."""
+        protocol = self.request.protocol
+        if not protocol.evicted_rounds:
+            return []
+        with sweeper(self.device, store, protocol) as sweep:
+            evicted = []
+            for timed in subjects:
+                subject = replace(timed.subject, cache="evicted")
+                evicted.append(replace(timed, series=self.writer.add_series(shape, subject), subject=subject))
+            self._rounds(
+                shape,
+                problem,
+                evicted,
+                "evicted",
+                protocol.evicted_rounds,
+                lambda e: measure_evicted_round(e, sweep, stopwatch, protocol),
+            )
+        return evicted
 
     def _verified(
         self,
@@ -145,7 +200,7 @@ class _Session:
                         executable.graph_timings,
                         prepared.provenance,
                     )
-                    timed.append(_Timed(self.writer.add_series(shape, subject), prepared, executable))
+                    timed.append(_Timed(self.writer.add_series(shape, subject), subject, prepared, executable))
                 else:
                     self._note(variant, submission, problem, verification.failures)
                     reasons = "\n".join(str(failure) for failure in verification.failures)
@@ -163,11 +218,11 @@ class _Session:
 
     def _configuration(
         self, store: KernelStore, shape: int, variant: Variant, operands: Operands, stopwatch: Stopwatch
-    ) -> Configuration | None:
-        """Of a floor the fastest, by timing every one in turn and keeping the figures; of others their default."""
+    ) -> Configuration:
+        """Of a floor the fastest, by timing every one in turn and keeping the figures; of others the frozen one."""
         protocol = self.request.protocol
         if variant not in FLOORS or len(variant.configurations) == 1 or not protocol.pilot_repeats:
-            return None
+            return configuration_for(self.device, store, variant, operands.problem, self.request.frozen)
         with ExitStack() as stack:
             executables = []
             for configuration in variant.configurations:
@@ -196,6 +251,7 @@ def run_session(
 
     Raises:
         DeviceError: a driver call failed. Finished rounds are in the file.
+        RecordError: the file cannot be written any more; what it holds stays readable.
         MissingError: a compiler or package is missing.
     """
     session = _Session(device, request, writer, report)
@@ -207,6 +263,8 @@ def run_session(
             environment=environment(),
             kernel_sources=source_hashes(kernel_folder()),
             tolerances=acceptance_rules(),
+            freeze=request.freeze,
+            configurations=request.frozen.text,
         )
     )
     try:
@@ -216,6 +274,7 @@ def run_session(
     except BaseException as error:
         with suppress(Exception):  # a full disk must not hide what went wrong
             interrupted = isinstance(error, KeyboardInterrupt)
-            writer.interrupt("interrupted" if interrupted else str(error) or type(error).__name__)
+            said = str(error) or ("interrupted" if interrupted else type(error).__name__)
+            writer.interrupt(said)
         raise
     return Outcome(tuple(session.failures), tuple(session.refused))

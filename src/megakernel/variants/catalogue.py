@@ -46,6 +46,7 @@ _T = "<{threads}, {tile}, {shape}>"
 EMPTY = Variant(
     "empty",
     source="floors.cu",
+    family="floor",
     stages=(Stage("empty", grid="one", scalars=(), threads=32),),
     configurations=(Configuration(32, 128),),
     computes="nothing",
@@ -55,6 +56,7 @@ EMPTY = Variant(
 COPY = Variant(
     "copy",
     source="floors.cu",
+    family="floor",
     stages=(Stage("copy" + _T, reads=(X.tile,), writes=(Y.tile,)),),
     configurations=(
         Configuration(256, 1024),
@@ -72,6 +74,7 @@ COPY = Variant(
 UNFUSED = Variant(
     "unfused",
     source="unfused.cu",
+    family="unfused",
     stages=(
         Stage("squares" + _T, reads=(X.tile,), writes=(SQUARES.tile,)),
         Stage("tile_sums" + _T, reads=(SQUARES.tile,), writes=(TILE_SQUARE_SUMS.tile,), shared=SCRATCH),
@@ -165,6 +168,7 @@ _NORMALISE_WRITTEN = Stage(
 LOCAL_RECOMPUTE = Variant(
     "local_recompute",
     source="local.cu",
+    family="local",
     stages=(_TILE_STATISTICS, _EXPONENTIAL_SUMS, _NORMALISE),
     configurations=_LOCAL_CONFIGURATIONS,
     for_rows=_LOCAL_FOR_ROWS,
@@ -174,6 +178,7 @@ LOCAL_RECOMPUTE = Variant(
 LOCAL_MATERIALIZED = Variant(
     "local_materialized",
     source="local.cu",
+    family="local",
     stages=(
         _TILE_STATISTICS,
         Stage(
@@ -199,6 +204,7 @@ def _overlapping(stage: Stage, *, first: bool = False) -> Stage:
 LOCAL_RECOMPUTE_PDL = Variant(
     "local_recompute_pdl",
     source="local.cu",
+    family="local",
     stages=(_overlapping(_TILE_STATISTICS, first=True), _overlapping(_EXPONENTIAL_SUMS), _overlapping(_NORMALISE)),
     configurations=_LOCAL_CONFIGURATIONS,
     for_rows=_LOCAL_FOR_ROWS,
@@ -208,6 +214,7 @@ LOCAL_RECOMPUTE_PDL = Variant(
 LOCAL2_RECOMPUTE = Variant(
     "local2_recompute",
     source="local.cu",
+    family="local",
     stages=(
         Stage(
             "repeated_exponential_sums" + _T,
@@ -230,6 +237,7 @@ LOCAL2_RECOMPUTE = Variant(
 LOCAL2_MATERIALIZED = Variant(
     "local2_materialized",
     source="local.cu",
+    family="local",
     stages=(
         Stage(
             "repeated_exponentials" + _T,
@@ -247,6 +255,7 @@ LOCAL2_MATERIALIZED = Variant(
 LOCAL1 = Variant(
     "local1",
     source="local.cu",
+    family="local",
     stages=(
         Stage(
             "repeated_rows" + _T,
@@ -263,6 +272,7 @@ LOCAL1 = Variant(
 LOCAL1_ROW = Variant(
     "local1_row",
     source="local.cu",
+    family="local",
     stages=(
         Stage(
             "whole_rows" + _T,
@@ -299,6 +309,7 @@ _MEGAKERNEL_CONFIGURATIONS = (
 RETAINED = Variant(
     "retained",
     source="retained.cu",
+    family="megakernel",
     stages=(
         Stage(
             "retained" + _T,
@@ -317,6 +328,7 @@ RETAINED = Variant(
 ROW_RETAINED = Variant(
     "row_retained",
     source="row_retained.cu",
+    family="megakernel",
     stages=(
         Stage(
             "row_retained" + _T,
@@ -339,6 +351,7 @@ def _control(name: str, summary: str, *, reload_input: bool, spill_exponentials:
     return Variant(
         name,
         source="controls.cu",
+        family="control",
         stages=(
             Stage(
                 "controls" + _T,
@@ -382,6 +395,7 @@ CONTROLS = (CONTROL_RETAIN, CONTROL_RELOAD, CONTROL_SPILL, CONTROL_BOTH)
 RMS_CUDNN = Variant(
     "rms_cudnn",
     source="rms_cudnn.cu",
+    family="library",
     stages=(
         Stage(
             "softmax_arguments" + _T,

@@ -21,6 +21,7 @@ Scope = Literal["tile", "row", "row_once", "row_each_warp", "row_each_thread", "
 Grid = Literal["tiles", "rows", "one"]
 ScalarType = Literal["uint32", "divisor", "float32"]
 BarrierScope = Literal["none", "row", "grid"]
+Family = Literal["floor", "unfused", "local", "megakernel", "control", "library", "own"]
 
 ROW_BARRIER_WORDS = 32  # as in cuda/barriers.cuh; a test compares them
 
@@ -283,6 +284,7 @@ class Variant:
         for_rows: the default configuration by row count, as tuned; where empty, the first of ``configurations``.
         computes: whether the output is the operator's (a floor's is not).
         summary: one line for people.
+        family: among which others it competes to stand for a shape; a user's own variants do not.
     """
 
     name: str
@@ -292,6 +294,7 @@ class Variant:
     computes: Literal["softmax", "copy", "nothing"] = "softmax"
     summary: str = ""
     for_rows: Mapping[int, Configuration] = field(default_factory=dict, compare=False)
+    family: Family = "own"
 
     def __post_init__(self) -> None:
         names: dict[str, Quantity] = {}
@@ -308,6 +311,7 @@ class Variant:
         )
         kinds = ("softmax", "copy", "nothing")
         _require(self.computes in kinds, what, "computes", self.computes, kinds)
+        _require(self.family in get_args(Family), what, "family", self.family, get_args(Family))
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
