@@ -10,16 +10,7 @@ DEVICE TileCount tiles_of_row() {
   return {WIDTH / TILE, 0xffffffffu / (WIDTH / TILE)};
 }
 
-// The arguments are those of the general kernels, and ignored.
-template <int THREADS, int TILE>
-__global__ void __launch_bounds__(THREADS) baked_copy(const float* x, float* y, unsigned, TileCount) {
-  using Mine = Tile<THREADS, TILE, Shape::exact>;
-  const Mine tile(WIDTH, tiles_of_row<TILE>());
-  typename Mine::Pack packs[Mine::PACKS];
-  tile.load_packs(x, packs);
-  tile.store_packs(y, packs);
-}
-
+// The arguments are those of the general kernel, and ignored.
 template <int THREADS, int TILE>
 __global__ void __launch_bounds__(THREADS)
     baked_row_retained(const float* x, Statistics* tile_statistics, float* tile_sums, float* y, unsigned* row_barriers,

@@ -117,8 +117,17 @@ inline void dispatch_next_cluster(Cluster* cluster) {
   blocks_dispatched += request.cluster_blocks;
 }
 
+// The launch after this one may rely on it to be behind all earlier ones.
+inline void require_wait_for_launch_before(const Block& block) {
+  for (unsigned t = 0; t < request.block_threads; t++)
+    if (block.threads[t].waited_for_launch_before) return;
+  fail("early_access", block.threads[0].site,
+       "block %u of a programmatic launch ended without waiting for the one before", block.index);
+}
+
 inline void retire_block(Block* block) {
   make_all_visible(block);
+  if (overlaps_earlier_launch) require_wait_for_launch_before(*block);
   check_shared_margins(*block);
   block->finished = true;
   if (request.cluster_blocks > 1) protect_shared(static_cast<unsigned>(block - slots), PROT_NONE);

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver
 
-from megakernel.device.driver import call
+from megakernel.device.driver import add_dependencies, call, get_edges, remove_dependencies
 from megakernel.device.face import Device
 from megakernel.operator.contract import Problem
 from megakernel.run.graph import audit, expected_topology
@@ -41,17 +41,16 @@ def _drop_cooperative(graph: Any) -> None:
     call(driver.cuGraphKernelNodeSetAttribute, graph._nodes[1], _COOPERATIVE, value)
 
 
+def _edge(graph: Any, first: int, second: int) -> list[Any]:
+    """The edge between two nodes, as the functions that change edges take it."""
+    sources, targets, data, *_ = call(get_edges, graph._graph, len(graph._nodes) - 1)
+    a, b = graph._nodes[first], graph._nodes[second]
+    found = {(int(s), int(t)): edge for s, t, edge in zip(sources, targets, data, strict=True)}
+    return [[a], [b], [found[int(a), int(b)]]]
+
+
 def _drop_edge(graph: Any) -> None:
-    sources, targets, *rest = call(driver.cuGraphGetEdges, graph._graph, len(graph._nodes) - 1)
-    edge_data = [rest[0][0]] if len(rest) > 1 else []
-    call(
-        driver.cuGraphRemoveDependencies,
-        graph._graph,
-        [sources[0]],
-        [targets[0]],
-        *([edge_data] if edge_data else []),
-        1,
-    )
+    call(remove_dependencies, graph._graph, *_edge(graph, 0, 1), 1)
 
 
 def _drop_node(graph: Any) -> None:
@@ -66,15 +65,9 @@ def _other_argument(graph: Any) -> None:
 
 def _plain_edge(graph: Any) -> None:
     """The first programmatic edge becomes an ordinary one."""
-    first, second = graph._nodes[:2]
-    sources, targets, data, *_ = call(driver.cuGraphGetEdges, graph._graph, len(graph._nodes) - 1)
-    at = next(
-        i
-        for i, (a, b) in enumerate(zip(sources, targets, strict=True))
-        if (int(a), int(b)) == (int(first), int(second))
-    )
-    call(driver.cuGraphRemoveDependencies, graph._graph, [first], [second], [data[at]], 1)
-    call(driver.cuGraphAddDependencies, graph._graph, [first], [second], [driver.CUgraphEdgeData()], 1)
+    edge = _edge(graph, 0, 1)
+    call(remove_dependencies, graph._graph, *edge, 1)
+    call(add_dependencies, graph._graph, *edge[:2], [driver.CUgraphEdgeData()], 1)
 
 
 def test_a_programmatic_edge_that_is_none_is_found(gpu: Device, store: KernelStore) -> None:

@@ -1,9 +1,12 @@
-"""Beyond 2^31 elements: every offset into a tensor has 64 bits."""
+"""Beyond 2^31 and 2^32 elements: every offset into a tensor has 64 bits."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from cuda.bindings import driver
 from numpy.typing import NDArray
+from tests.gpu.planted import NARROW_COPY
 
 from megakernel.device.arguments import address_of
 from megakernel.device.driver import call
@@ -19,11 +22,11 @@ from megakernel.variants.declaration import Variant
 
 pytestmark = pytest.mark.gpu
 
-ROWS = 16_387
+ROWS = 32_771
 PERIOD = 61  # rows repeat: a prime, so that an offset that wraps lands on another row
 ROW_BYTES = 4 * BENCHMARK_WIDTH
 # Around every offset at which 30, 31 or 32 bits end, counted in elements or in bytes, and the first and last rows.
-EDGES = sorted({row for k in (0, 2048, 4096, 8192, 16_384) for row in range(k - 3, k + 3) if 0 <= row < ROWS})
+EDGES = sorted({row for k in (0, 2048, 4096, 8192, 16_384, 32_768) for row in range(k - 3, k + 3) if 0 <= row < ROWS})
 SAMPLED = [*EDGES, *range(ROWS - 3, ROWS)]
 
 SHIPPED = [v for v in CATALOGUE.values() if v.computes != "nothing" and not v.libraries]
@@ -41,19 +44,19 @@ def base() -> NDArray[np.float32]:
 
 
 @pytest.fixture(scope="module")
-def large(gpu: Device, base: NDArray[np.float32]) -> "Operands":
-    operands = Operands(gpu, Problem(ROWS))
-    for first in range(0, ROWS, PERIOD):
-        rows = min(PERIOD, ROWS - first)
-        call(driver.cuMemcpyHtoD, operands.x.address + first * ROW_BYTES, address_of(base), rows * ROW_BYTES)
-    return operands
+def large(gpu: Device, base: NDArray[np.float32]) -> Iterator[Operands]:
+    with Operands(gpu, Problem(ROWS)) as operands:
+        for first in range(0, ROWS, PERIOD):
+            rows = min(PERIOD, ROWS - first)
+            call(driver.cuMemcpyHtoD, operands.x.address + first * ROW_BYTES, address_of(base), rows * ROW_BYTES)
+        yield operands
 
 
 @pytest.mark.parametrize("variant", SHIPPED, ids=lambda v: v.name)
-def test_more_than_2_to_the_31_elements(
+def test_more_than_2_to_the_32_elements(
     gpu: Device, store: KernelStore, base: NDArray[np.float32], large: Operands, variant: Variant
 ) -> None:
-    assert Problem(ROWS).elements > 2**31
+    assert Problem(ROWS).elements > 2**32
     x = base[[row % PERIOD for row in SAMPLED]]
     with prepare(gpu, store, variant, large) as prepared, prepared.executable("direct") as executable:
         large.y.fill(POISON)
@@ -66,6 +69,14 @@ def test_more_than_2_to_the_31_elements(
     reference = Reference(x, Problem(len(SAMPLED)))
     failed = [c for c in check_quantity("y", y, reference, prepared.plan.configuration.tile) if not c.passed]
     assert not failed
+
+
+def test_offsets_of_32_bits_would_show(gpu: Device, store: KernelStore, large: Operands) -> None:
+    with prepare(gpu, store, NARROW_COPY, large) as prepared, prepared.executable("direct") as executable:
+        large.y.fill(POISON)
+        executable.run()
+    last = read_row(large.y, ROWS - 1)
+    assert np.all(last.view(np.uint32) == np.uint32(POISON))
 
 
 def assert_covered(plan: Plan) -> None:

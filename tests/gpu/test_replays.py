@@ -99,7 +99,7 @@ def test_alternating_shapes_without_a_reset(gpu: Device, store: KernelStore) -> 
 
 @pytest.mark.parametrize("name", COOPERATIVE)
 def test_two_executables_on_two_streams_do_not_disturb_each_other(gpu: Device, store: KernelStore, name: str) -> None:
-    """Both have scratch and barrier words of their own, and run at the same time."""
+    """Both have scratch and barrier words of their own; their replays are queued alternately and may overlap."""
     with Gpu(0) as other, KernelStore(other) as other_store:
         first = ready(gpu, store, name, Problem(4), "graph")
         second = ready(other, other_store, name, Problem(4), "direct")

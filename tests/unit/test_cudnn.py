@@ -13,19 +13,19 @@ from megakernel.errors import DeviceError, PlanError
 
 
 @pytest.fixture(autouse=True)
-def _not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudnn._Library, "loaded", None)
+def _not_loaded() -> None:
+    cudnn._loaded.cache_clear()
 
 
 def test_an_absent_library_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cudnn, "_find", lambda: "libcudnn-that-is-nowhere.so.9")
     with pytest.raises(PlanError) as caught:
-        cudnn.require()
+        cudnn.version()
     message = str(caught.value)
     assert message.startswith("rms_cudnn needs cuDNN 9: install megakernel[cudnn13] (for CUDA 12: megakernel[cudnn12])")
     assert "libcudnn-that-is-nowhere.so.9" in message
     assert "\n" not in message
-    assert cudnn._Library.loaded is None
+    assert cudnn._loaded.cache_info().currsize == 0
 
 
 def test_an_absent_cffi_is_refused_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_an_absent_cffi_is_refused_likewise(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delitem(sys.modules, "cffi", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_cffi)
     with pytest.raises(PlanError, match=r"^rms_cudnn calls cuDNN through cffi, which is missing: install megakernel\["):
-        cudnn.require()
+        cudnn.version()
 
 
 def test_the_package_beside_this_python_comes_before_the_systems(
@@ -88,7 +88,7 @@ def test_a_refusal_names_the_function_and_leaves_nothing_open(monkeypatch: pytes
     fake = FakeLibrary(failing, text)
     loaded: Any = object.__new__(cudnn._Library)
     loaded.ffi, loaded.library = ffi, fake
-    monkeypatch.setattr(cudnn._Library, "loaded", loaded)
+    monkeypatch.setattr(cudnn, "_loaded", lambda: loaded)
 
     with pytest.raises(DeviceError, match=rf"^{failing} failed with CUDNN_STATUS_BAD_PARAM \(3\)$"):
         cudnn.RowSoftmax(0, 0, 2, 100, 0)

@@ -44,6 +44,12 @@ def test_a_kernel_without_parameters_gets_its_first() -> None:
     )
 
 
+def test_a_kernel_in_a_form_that_would_be_missed_is_refused() -> None:
+    source = "__global__ void a() {} __global__ void __cluster_dims__(2, 1, 1) b(float* y) {}"
+    with pytest.raises(UsageError, match=r"^1 kernels to trace were found"):
+        instrumented(source)
+
+
 def test_a_source_without_kernels_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"^no kernel to trace"):
+    with pytest.raises(UsageError, match=r"^0 kernels to trace were found"):
         instrumented("int x;")

@@ -1,5 +1,6 @@
 """cuDNN's softmax, called through its C interface."""
 
+import functools
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,12 @@ int cudnnSoftmaxForward(cudnnHandle_t, int algorithm, int mode, const void* alph
 const char* cudnnGetErrorString(int status);
 size_t cudnnGetVersion(void);
 """
+_LARGEST_TENSOR = 2**31 - 1
+_LARGEST_TENSOR = 2**31 - 1
 _NCHW, _FLOAT, _ACCURATE, _INSTANCE = 0, 0, 1, 0
 
 
 class _Library:
-    """The loaded library, once a process."""
-
-    loaded: "_Library | None" = None
-
     def __init__(self) -> None:
         try:
             import cffi
@@ -44,17 +43,16 @@ class _Library:
         except OSError as error:
             raise PlanError(f"rms_cudnn needs cuDNN 9: {_INSTALL} ({error})") from error
 
-    @classmethod
-    def get(cls) -> "_Library":
-        if cls.loaded is None:
-            cls.loaded = cls()
-        return cls.loaded
-
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status:
             text = self.ffi.string(self.library.cudnnGetErrorString(status)).decode()
             raise DeviceError(f"{name} failed with {text} ({status})")
+
+
+@functools.cache
+def _loaded() -> _Library:
+    return _Library()
 
 
 def _find() -> str:
@@ -67,24 +65,28 @@ def _find() -> str:
     return _SONAME
 
 
-def require() -> None:
-    """Loads cuDNN.
+def version() -> str:
+    """Loads cuDNN and returns its version, such as ``9.10.2``.
 
     Raises:
         PlanError: it is not installed, or cannot be loaded.
     """
-    _Library.get()
+    number = int(_loaded().library.cudnnGetVersion())
+    return f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
 
 
 class RowSoftmax:
     """``y = softmax(x)`` over each of ``rows`` rows of ``width`` float32, queued into one stream when called.
 
     Raises:
-        DeviceError: cuDNN refuses, for example a shape beyond its limits.
+        PlanError: a tensor has more elements than cuDNN counts.
+        DeviceError: cuDNN refuses.
     """
 
     def __init__(self, x_address: int, y_address: int, rows: int, width: int, stream: int) -> None:
-        self._cudnn = _Library.get()
+        if rows * width > _LARGEST_TENSOR:
+            raise PlanError(f"cuDNN takes at most {_LARGEST_TENSOR} elements at once, and {rows} x {width} are more")
+        self._cudnn = _loaded()
         ffi = self._cudnn.ffi
         self._handle: Any = None
         self._descriptor: Any = None

@@ -6,6 +6,11 @@ from cuda.bindings import driver
 
 from megakernel.errors import DeviceError, MissingError
 
+# With edge data; CUDA 12's bindings give these functions names of their own.
+add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", driver.cuGraphAddDependencies)
+remove_dependencies = getattr(driver, "cuGraphRemoveDependencies_v2", driver.cuGraphRemoveDependencies)
+get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
+
 _NO_GPU_HINT = "an NVIDIA driver and GPU are needed here"
 
 

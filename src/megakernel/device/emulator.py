@@ -252,7 +252,7 @@ class Emulator:
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         return offline_blocks_per_sm(self.facts, kernel.resources, threads, shared_bytes)
 
-    def require_library(self, library: str) -> None:
+    def require_library(self, library: str) -> str:
         raise PlanError(f"{library} runs on a GPU alone, and this is the emulator")
 
     def allocate(self, nbytes: int, name: str) -> EmulatedBuffer:

@@ -119,8 +119,8 @@ class Planner(Protocol):
             CompileError: with the compiler's log.
         """
 
-    def require_library(self, library: str) -> None:
-        """Makes sure that a library is there to be called.
+    def require_library(self, library: str) -> str:
+        """Makes sure that a library is there to be called, and returns its version.
 
         Raises:
             PlanError: it is not; the message says what to install.

@@ -8,12 +8,12 @@ import numpy as np
 from cuda.bindings import driver
 from numpy.typing import NDArray
 
-from megakernel.device import cudnn
 from megakernel.device.arguments import address_of
 from megakernel.device.cubins import cubin_for
 from megakernel.device.driver import call, initialise
 from megakernel.device.face import Buffer, Executable, Kernel
 from megakernel.device.gpu_executables import DirectLaunches, Graph
+from megakernel.device.libraries import require_library
 from megakernel.device.nvrtc import Cubin, nvrtc_version
 from megakernel.device.telemetry import Telemetry
 from megakernel.errors import DeviceError, MissingError, PlanError
@@ -203,10 +203,8 @@ class Gpu:
                 f"update the driver, or install megakernel[cu{self.facts.driver_version.split('.')[0]}]"
             )
 
-    def require_library(self, library: str) -> None:
-        if library != "cudnn":
-            raise PlanError(f"no library is called {library!r}; there is cudnn")
-        cudnn.require()
+    def require_library(self, library: str) -> str:
+        return require_library(library)
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:
         gpu_kernel = cast(GpuKernel, kernel)

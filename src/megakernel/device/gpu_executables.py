@@ -11,19 +11,16 @@ from typing import Any
 from cuda.bindings import driver
 
 from megakernel.device.arguments import PackedArguments, host_bits
-from megakernel.device.cudnn import RowSoftmax
-from megakernel.device.driver import call, failure
-from megakernel.record.plan import CHILD_GRAPH, GraphTimings, Launch, Node, Plan, Pointer, Submission, Topology
+from megakernel.device.driver import add_dependencies, call, failure, get_edges
+from megakernel.device.libraries import LibraryCall, library_call
+from megakernel.errors import DeviceError
+from megakernel.record.plan import CHILD_GRAPH, GraphTimings, Launch, Node, Plan, Submission, Topology
 
 _COOPERATIVE = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _PROGRAMMATIC_EDGE = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 _PROGRAMMATIC_PORT = 1  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC: when every block has let the next launch start
 
 _CAPTURE_MODE = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-
-# With edge data; CUDA 12's bindings give these functions names of their own.
-_add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", driver.cuGraphAddDependencies)
-_get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
 
 
 def parameter_sizes(function: Any) -> tuple[int, ...]:
@@ -43,16 +40,6 @@ def _packed(launch: Launch, function: Any, addresses: Mapping[str, int]) -> Pack
     packed = PackedArguments(launch, addresses)
     packed.require(parameter_sizes(function), launch.kernel)
     return packed
-
-
-def _library_call(launch: Launch, plan: Plan, addresses: Mapping[str, int], stream: Any) -> RowSoftmax:
-    """cuDNN's softmax is the one library call there is."""
-    source, target = (
-        addresses[pointer.quantity] + pointer.offset_bytes
-        for pointer in launch.arguments
-        if isinstance(pointer, Pointer)
-    )
-    return RowSoftmax(source, target, launch.rows, plan.problem.width, int(stream))
 
 
 class _Submitter:
@@ -81,15 +68,19 @@ class DirectLaunches(_Submitter):
 
     def __init__(self, plan: Plan, functions: Mapping[str, Any], addresses: Mapping[str, int], stream: Any) -> None:
         self._packed: list[PackedArguments] = []
-        self._library_calls: list[RowSoftmax] = []
+        self._library_calls: list[LibraryCall] = []
         calls: list[Callable[[], Any]] = []
-        for launch in plan.launches:
-            if launch.library:
-                self._library_calls.append(_library_call(launch, plan, addresses, stream))
-                calls.append(self._library_calls[-1])
-            else:
-                self._packed.append(_packed(launch, functions[launch.kernel], addresses))
-                calls.append(_bound(launch, functions[launch.kernel], self._packed[-1], stream))
+        try:
+            for launch in plan.launches:
+                if launch.library:
+                    self._library_calls.append(library_call(launch, plan.problem.width, addresses, int(stream)))
+                    calls.append(self._library_calls[-1])
+                else:
+                    self._packed.append(_packed(launch, functions[launch.kernel], addresses))
+                    calls.append(_bound(launch, functions[launch.kernel], self._packed[-1], stream))
+        except BaseException:
+            self.__exit__()
+            raise
         self.submit, self._submission_name = _submit_all(tuple(calls), plan.launches)
         self.wait = partial(driver.cuStreamSynchronize, stream)
 
@@ -103,8 +94,8 @@ class DirectLaunches(_Submitter):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for library_call in self._library_calls:
-            library_call.close()
+        for called in self._library_calls:
+            called.close()
         self._library_calls.clear()
         self._packed.clear()
 
@@ -132,10 +123,9 @@ def _submit_all(calls: tuple[Callable[[], Any], ...], launches: tuple[Launch, ..
     """One callable for all launches, and the name under which its status is reported."""
 
     def name(position: int) -> str:
-        launch = launches[position]
-        plain = "cuLaunchKernelEx" if launch.programmatic else "cuLaunchKernel"
-        call_name = "cuLaunchCooperativeKernel" if launch.cooperative else plain
-        return f"{call_name} of {launch.kernel} with {launch.grid} blocks"
+        launch, made = launches[position], calls[position]
+        called = made.func.__name__ if isinstance(made, partial) else launch.library
+        return f"{called} of {launch.kernel} with {launch.grid} blocks"
 
     if len(calls) == 1:
         return calls[0], name(0)
@@ -160,15 +150,16 @@ class Graph(_Submitter):
         self._graph: Any = None
         self._executable: Any = None
         self._packed: list[PackedArguments] = []
-        self._library_calls: list[RowSoftmax] = []
+        self._library_calls: list[LibraryCall] = []
         self._nodes: list[Any] = []
         self.graph_timings: GraphTimings | None = None
         try:
+            library_calls = self._warm_library_calls(plan, addresses)
             started = time.perf_counter_ns()
             self._graph = call(driver.cuGraphCreate, 0)
-            for launch in plan.launches:
+            for position, launch in enumerate(plan.launches):
                 if launch.library:
-                    self._add_library_call(launch, plan, addresses)
+                    self._add_library_call(library_calls[position])
                 else:
                     self._add(launch, functions[launch.kernel], addresses)
             built = time.perf_counter_ns()
@@ -195,7 +186,7 @@ class Graph(_Submitter):
             node = call(driver.cuGraphAddKernelNode, self._graph, None, 0, parameters)
             edge = driver.CUgraphEdgeData()
             edge.type, edge.from_port = _PROGRAMMATIC_EDGE.value, _PROGRAMMATIC_PORT
-            call(_add_dependencies, self._graph, before, [node], [edge], 1)
+            call(add_dependencies, self._graph, before, [node], [edge], 1)
         else:
             node = call(driver.cuGraphAddKernelNode, self._graph, before or None, len(before), parameters)
         self._nodes.append(node)
@@ -207,22 +198,36 @@ class Graph(_Submitter):
                 what = f"cuGraphKernelNodeSetAttribute (cooperative) of {launch.kernel} with {launch.grid} blocks"
                 raise failure(what, status)
 
-    def _add_library_call(self, launch: Launch, plan: Plan, addresses: Mapping[str, int]) -> None:
+    def _warm_library_calls(self, plan: Plan, addresses: Mapping[str, int]) -> dict[int, LibraryCall]:
+        """The plan's library calls by position, each called once: what a library loads then cannot be captured, and is
+        no part of building the graph.
+        """
+        found = {}
+        for position, launch in enumerate(plan.launches):
+            if launch.library:
+                found[position] = library_call(launch, plan.problem.width, addresses, int(self._stream))
+                self._library_calls.append(found[position])
+                found[position]()
+        if found:
+            call(driver.cuStreamSynchronize, self._stream)
+        return found
+
+    def _add_library_call(self, called: LibraryCall) -> None:
         """What the library launches is captured, and becomes a child graph."""
-        library_call = _library_call(launch, plan, addresses, self._stream)
-        self._library_calls.append(library_call)
-        library_call()  # what it loads when first called cannot be captured
-        call(driver.cuStreamSynchronize, self._stream)
         call(driver.cuStreamBeginCapture, self._stream, _CAPTURE_MODE)
         try:
-            library_call()
-        finally:
-            captured = call(driver.cuStreamEndCapture, self._stream)
+            called()
+        except BaseException:
+            _, half = driver.cuStreamEndCapture(self._stream)  # its status would only repeat what went wrong
+            driver.cuGraphDestroy(half)
+            raise
+        captured = call(driver.cuStreamEndCapture, self._stream)
         before = self._nodes[-1:]
         try:
-            self._nodes.append(
-                call(driver.cuGraphAddChildGraphNode, self._graph, before or None, len(before), captured)
-            )
+            if not call(driver.cuGraphGetNodes, captured, 0)[1]:
+                raise DeviceError("the library launched nothing into the stream that was captured")
+            node = call(driver.cuGraphAddChildGraphNode, self._graph, before or None, len(before), captured)
+            self._nodes.append(node)
         finally:
             call(driver.cuGraphDestroy, captured)  # the node holds a copy
 
@@ -259,8 +264,8 @@ class Graph(_Submitter):
             driver.cuGraphExecDestroy(self._executable)
         if self._graph is not None:
             driver.cuGraphDestroy(self._graph)
-        for library_call in self._library_calls:
-            library_call.close()
+        for called in self._library_calls:
+            called.close()
         self._library_calls.clear()
         self._executable = self._graph = None
 
@@ -284,10 +289,10 @@ def _read_node(node: Any) -> Node:
 
 def _read_edges(graph: Any, positions: Mapping[int, int]) -> dict[tuple[int, int], bool]:
     """Edges in order, each with whether it is programmatic."""
-    *_, count = call(_get_edges, graph, 0)
+    *_, count = call(get_edges, graph, 0)
     if count == 0:
         return {}
-    sources, targets, data, *_ = call(_get_edges, graph, count)
+    sources, targets, data, *_ = call(get_edges, graph, count)
     edges = {
         (positions[int(a)], positions[int(b)]): edge.type == _PROGRAMMATIC_EDGE.value
         and edge.from_port == _PROGRAMMATIC_PORT

@@ -75,7 +75,7 @@ class OfflineGpu:
         resources = compiled_resources(source, kernel_names, self.facts.arch)
         return OfflineModule({name: OfflineKernel(values) for name, values in resources.items()})
 
-    def require_library(self, library: str) -> None:
+    def require_library(self, library: str) -> str:
         raise PlanError(f"{library} runs on a GPU alone, and {self.facts.name} is not here")
 
     def blocks_per_sm(self, kernel: Kernel, threads: int, shared_bytes: int) -> int:

@@ -164,7 +164,9 @@ def prepare(
             buffer = device.allocate(allocation.nbytes, allocation.quantity)
             stack.callback(buffer.close)
             buffers[allocation.quantity] = buffer
-        prepared = Prepared(device, variant, plan, module.kernels, buffers, module.provenance, stack)
+        libraries = {library: device.require_library(library) for library in variant.libraries}
+        provenance = {**module.provenance, **libraries}
+        prepared = Prepared(device, variant, plan, module.kernels, buffers, provenance, stack)
         prepared.reset_state()
         return replace(prepared, _owned=stack.pop_all())
 

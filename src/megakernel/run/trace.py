@@ -19,7 +19,7 @@ from megakernel.device.sources import kernel_folder
 from megakernel.errors import UsageError
 from megakernel.operator.contract import Problem
 from megakernel.operator.fixtures import make
-from megakernel.record.plan import Allocation, Launch, Plan, Pointer
+from megakernel.record.plan import Allocation, Launch, Plan, Pointer, Submission
 from megakernel.run.prepare import KernelStore, Operands, prepare
 from megakernel.variants.declaration import Configuration, Variant
 
@@ -48,7 +48,7 @@ def instrumented(source: str) -> str:
     """The source with every kernel stamping its begin and end.
 
     Raises:
-        UsageError: there is no kernel in it.
+        UsageError: it has none, or one that is written in another form.
     """
 
     def add(found: re.Match[str]) -> str:
@@ -57,16 +57,23 @@ def instrumented(source: str) -> str:
         return f"{opening}{parameters}{comma}LaunchSpan* launch_span{body} const LaunchStamp launch_stamp(launch_span);"
 
     text, kernels = _KERNEL.subn(add, source)
-    if not kernels:
-        raise UsageError("no kernel to trace: no __global__ function with a body was found")
+    if kernels != len(re.findall(r"\b__global__\b", source)) or not kernels:
+        raise UsageError(
+            f"{kernels} kernels to trace were found: each is to be written as "
+            "__global__ void [__launch_bounds__(…)] name(parameters) { … }, without parentheses inside either"
+        )
     return f'#include "trace.cuh"\n{text}'
 
 
 def trace(
-    device: Device, variant: Variant, problem: Problem, configuration: Configuration | None = None
+    device: Device,
+    variant: Variant,
+    problem: Problem,
+    configuration: Configuration | None = None,
+    submission: Submission = "graph",
 ) -> tuple[Span, ...]:
-    """Replays the variant's graph, built of instrumented kernels, once warm and once more for its spans. Launches of a
-    library are not traced.
+    """Runs the variant, built of instrumented kernels, once warm and once more for its spans. Launches of a library are
+    not traced.
 
     Raises:
         UsageError: the source has no kernel.
@@ -85,10 +92,11 @@ def trace(
             prepare(
                 device, store, replace(variant, source=str(traced)), operands, configuration, plan_filter=_with_spans
             ) as prepared,
-            prepared.executable("graph") as executable,
+            prepared.executable(submission) as executable,
         ):
             operands.x.write(make("timing", problem))
             executable.prepare()
+            executable.run()
             prepared.reset_state()
             executable.run()
             launches = prepared.plan.launches

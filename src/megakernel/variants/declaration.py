@@ -207,6 +207,12 @@ class Stage:
         if self.threads is not None:
             legal = isinstance(self.threads, int) and 32 <= self.threads <= 1024 and self.threads % 32 == 0
             _require(legal, what, "threads", self.threads, ("a multiple of 32 up to 1024",))
+        if self.library and (self.barrier != "none" or self.shared != NO_SHARED or self.programmatic):
+            raise UsageError(
+                f"{what}: a call of {self.library} has no barrier, shared memory or programmatic edge of ours"
+            )
+        if self.programmatic and self.barrier != "none":
+            raise UsageError(f"{what}: blocks that meet start together: a stage with a barrier is not programmatic")
         try:
             self.kernel.format(threads=32, tile=128, shape="Shape::exact")
         except (KeyError, IndexError, ValueError) as error:
@@ -309,6 +315,12 @@ class Variant:
         _require(
             all(rows >= 1 for rows in self.for_rows), what, "a row count", min(self.for_rows, default=1), ("1 on",)
         )
+        for before, stage in zip((None, *self.stages), self.stages, strict=False):
+            if stage.programmatic and (before is None or before.library):
+                raise UsageError(
+                    f"{what}: {stage.kernel} is programmatic, and so needs a kernel before it: behind nothing it would "
+                    "overlap with the invocation before"
+                )
         kinds = ("softmax", "copy", "nothing")
         _require(self.computes in kinds, what, "computes", self.computes, kinds)
         _require(self.family in get_args(Family), what, "family", self.family, get_args(Family))

@@ -16,6 +16,26 @@ __global__ void ten_milliseconds() {
   spin_until([=] { return device_time_ns() - started >= 10000000ull; });
 }
 
+// A pair for programmatic launch: the first lets the next start at once and works on for 50 us.
+__global__ void starts_next_early(float* y) {
+  let_next_launch_start();
+  const unsigned long long started = device_time_ns();
+  spin_until([=] { return device_time_ns() - started >= 50000ull; });
+  if (threadIdx.x == 0) store(y, 1.0f);
+}
+__global__ void follows_early(float* y) {
+  wait_for_launch_before();
+  if (threadIdx.x == 0) store(y, 2.0f);
+}
+
+// A copy whose offsets have 32 bits: rows beyond 2^32 elements land on the first ones.
+template <int THREADS, int TILE, Shape SHAPE>
+__global__ void __launch_bounds__(THREADS) narrow_copy(const float* x, float* y, unsigned width, TileCount tiles) {
+  Tile<THREADS, TILE, SHAPE> tile(width, tiles);
+  tile.begin = static_cast<unsigned>(tile.begin);
+  tile.for_each_pack([&](int k) { tile.store_pack(y, k, tile.load_pack(x, k)); });
+}
+
 // Copies x, and writes far outside every buffer from the 60th invocation on; the barrier words count.
 template <int THREADS, int TILE, Shape SHAPE>
 __global__ void __launch_bounds__(THREADS)
