@@ -16,22 +16,22 @@ struct Reload {
   float* exponentials;
   bool reload_input, spill_exponentials;
 
-  template <class Tile>
-  DEVICE_MEMBER void stage(const Tile& tile, typename Tile::Pack* packs, const float* tensor) const {
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void stage(const Tile& tile, Packs& packs, const float* tensor) const {
     tile.for_each_pack([&](int k) { packs[tile.position(k)] = tile.load_pack(tensor, k); });
     __syncthreads();
   }
-  template <class Tile>
-  DEVICE_MEMBER void before_exponentials(const Tile& tile, typename Tile::Pack* packs, const float* x) const {
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void before_exponentials(const Tile& tile, Packs& packs, const float* x) const {
     if (reload_input) stage(tile, packs, x);
   }
-  template <class Tile>
-  DEVICE_MEMBER void after_exponentials(const Tile& tile, const typename Tile::Pack* packs) const {
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void after_exponentials(const Tile& tile, const Packs& packs) const {
     if (spill_exponentials)
       tile.for_each_pack([&](int k) { tile.store_pack(exponentials, k, packs[tile.position(k)]); });
   }
-  template <class Tile>
-  DEVICE_MEMBER void before_normalising(const Tile& tile, typename Tile::Pack* packs) const {
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void before_normalising(const Tile& tile, Packs& packs) const {
     if (spill_exponentials) stage(tile, packs, exponentials);
   }
 };

@@ -10,12 +10,12 @@ struct RetainedTile {
 
 // What else happens to the retained packs at each step. Here nothing: that is the point of the kernel.
 struct Retain {
-  template <class Tile>
-  DEVICE_MEMBER void before_exponentials(const Tile&, typename Tile::Pack*, const float*) const {}
-  template <class Tile>
-  DEVICE_MEMBER void after_exponentials(const Tile&, const typename Tile::Pack*) const {}
-  template <class Tile>
-  DEVICE_MEMBER void before_normalising(const Tile&, typename Tile::Pack*) const {}
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void before_exponentials(const Tile&, Packs&, const float*) const {}
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void after_exponentials(const Tile&, const Packs&) const {}
+  template <class Tile, class Packs>
+  DEVICE_MEMBER void before_normalising(const Tile&, Packs&) const {}
 };
 
 // Barrier: a type with arrive_and_wait(), meeting at least the blocks of a row. Storage: Retain, or a type like it.

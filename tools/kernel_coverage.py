@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 from megakernel.device.sources import kernel_folder
@@ -28,19 +29,24 @@ def verify_everything() -> None:
     from megakernel.device.host_compiler import BuildOptions
     from megakernel.operator.contract import Problem
     from megakernel.run.prepare import KernelStore
+    from megakernel.run.trace import trace
     from megakernel.run.verify import verify_all
-    from megakernel.variants.catalogue import CATALOGUE
+    from megakernel.variants.catalogue import CATALOGUE, COPY
     from megakernel.variants.declaration import Configuration
 
     options = BuildOptions(coverage=True)
     with Emulator(build_options=options) as device, KernelStore(device) as store:
         for width in WIDTHS:
             problems = [Problem(2, width)]
-            variants = list(CATALOGUE.values())
+            variants = [replace(variant, stages=variant.kernel_stages) for variant in CATALOGUE.values()]
             for result in verify_all(
                 device, store, variants, problems, ["timing"], ["direct"], Configuration(128, 512), watchdog_s=600
             ):
                 assert result.verification.passed, result.verification.failures
+        with tempfile.TemporaryDirectory() as folder:  # under another name: instrumented lines are not the shipped ones
+            traced = Path(folder) / "traced.cu"
+            shutil.copy(kernel_folder() / COPY.source, traced)
+            assert trace(device, replace(COPY, source=str(traced)), Problem(2, 1541), Configuration(128, 512))
 
 
 def counted_lines(folder: Path) -> Counts:

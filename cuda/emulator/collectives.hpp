@@ -110,6 +110,13 @@ inline void refuse_to_leave_collective(const char* detector, const char* doing, 
 
 void mark_barrier_passed(Block* block);  // memory.hpp
 
+// When one thread has waited for the launch before, and a barrier has ordered the others behind it, all have.
+inline void share_wait_for_launch_before(Block* block) {
+  bool waited = false;
+  for (unsigned t = 0; t < request.block_threads; t++) waited |= block->threads[t].waited_for_launch_before;
+  for (unsigned t = 0; t < request.block_threads; t++) block->threads[t].waited_for_launch_before = waited;
+}
+
 __attribute__((noinline)) inline void block_barrier(Site site) {
   refuse_in_predicate("__syncthreads", site);
   Block* block = current->block;
@@ -128,6 +135,7 @@ __attribute__((noinline)) inline void block_barrier(Site site) {
   block->arrived = 0;
   statistics.block_barriers++;
   mark_barrier_passed(block);
+  if (overlaps_earlier_launch) share_wait_for_launch_before(block);
   for (unsigned i = 0; i < warps_per_block; i++) block->warps[i].ready = block->warps[i].live;
   enqueue_ready_warps(block, current->warp);
   maybe_preempt(2);

@@ -184,7 +184,8 @@ inline void reset(const LaunchRequest& requested) {
   current = nullptr;
   last_buffer = nullptr;
   polling = overlaps_earlier_launch = false;
-  for (uint64_t i = 0; i < request.buffer_count; i++) overlaps_earlier_launch |= request.buffers[i].earlier_launches != 0;
+  for (uint64_t i = 0; i < request.buffer_count; i++)
+    overlaps_earlier_launch |= request.buffers[i].earlier_launches != 0;
   seed_random(request.seed);
 }
 

@@ -36,7 +36,8 @@ __attribute__((noinline)) inline void look_up_buffer(const char* begin, size_t b
   last_buffer = buffer;
 }
 
-// ---- Programmatic launches: what the launches before still use is out of bounds until the thread has waited for them
+// ---- Programmatic launches: what the launches before still use is out of bounds until the thread has waited for them,
+// or a thread that a barrier of the block put it behind
 
 enum class Access { reads, writes };
 

@@ -13,6 +13,7 @@ from megakernel.device.emulator_library import Library
 from megakernel.device.guarded_memory import GuardedMemory
 from megakernel.device.host_compiler import BuildOptions, SharedObject, build
 from megakernel.run.prepare import KernelStore
+from tests.emulated.checking import StoreBySource
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -68,5 +69,5 @@ def emulator() -> Iterator[Emulator]:
 
 @pytest.fixture(scope="session")
 def store(emulator: Emulator) -> Iterator[KernelStore]:
-    with KernelStore(emulator) as store:
+    with StoreBySource(emulator) as store:
         yield store

@@ -104,7 +104,8 @@ def waiting_through_spin_until(sources: Sources) -> list[str]:
 def pointers_are_not_dereferenced(sources: Sources) -> list[str]:
     unary_star = r"(?:^|[=(,;{}!&|+\-/%?:]|\breturn)[ \t]*\*[ \t]*[\w(]"
     found = _matches(sources, unary_star, "a pointer is dereferenced with *")
-    found += _matches(sources, r"(?<!\bthis)->", "a pointer is dereferenced with ->")
+    addresses = {name: re.sub(r"&(\w+)->", r"&\1. ", text) for name, text in sources.items()}  # &p->m reads nothing
+    found += _matches(addresses, r"(?<!\bthis)->", "a pointer is dereferenced with ->")
     found += _matches(sources, r"\w+_cast<[^;{}]*\)\s*\[(?!&|=)", "a cast pointer is indexed")
     for name, text in _outside_primitives(sources):
         declared = re.findall(r"\w\* (?:const )?(\w+)(?=[,;)]| =)", text)  # clang-format sets products as `a * b`

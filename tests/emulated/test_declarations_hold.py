@@ -4,18 +4,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from megakernel.device.emulator import EmulatedExecutable, Emulator
 from megakernel.device.emulator_library import LaunchStats, Library
 from megakernel.device.face import Module
+from megakernel.operator.checks import POISON
 from megakernel.operator.contract import Problem
-from megakernel.record.plan import Launch, Plan
+from megakernel.record.plan import Launch, Plan, Value
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
-from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.catalogue import CATALOGUE, CONTROLS
 from megakernel.variants.declaration import Configuration, Stage, Variant
-from tests.emulated.checking import ALIGNED, EXACT, SMALL, UNALIGNED, device_with_room_for
+from tests.emulated.checking import ALIGNED, EMULATED, EXACT, SMALL, UNALIGNED, StoreBySource, device_with_room_for
 from tests.host_only import HostOnly
 
 
@@ -55,25 +57,77 @@ def assert_bytes_as_declared(device: Emulator, store: KernelStore, variant: Vari
 
 
 @pytest.mark.parametrize("width", [EXACT, ALIGNED, UNALIGNED, 31, 50_257])
-@pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", EMULATED.values(), ids=lambda variant: variant.name)
 def test_bytes_moved(emulator: Emulator, store: KernelStore, variant: Variant, width: int) -> None:
     assert_bytes_as_declared(emulator, store, variant, Problem(2, width))
 
 
-@pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", EMULATED.values(), ids=lambda variant: variant.name)
 def test_bytes_moved_by_a_split(variant: Variant) -> None:
-    with device_with_room_for(9) as device, KernelStore(device) as store:
+    with device_with_room_for(9) as device, StoreBySource(device) as store:
         assert_bytes_as_declared(device, store, variant, Problem(5, UNALIGNED))
 
 
-@pytest.mark.parametrize("name", ["retained", "row_retained"])
+@pytest.mark.parametrize("name", ["row_retained", "retained", *(control.name for control in CONTROLS)])
 def test_barriers_met(emulator: Emulator, store: KernelStore, name: str) -> None:
     """Two barriers among all blocks, or two arrivals of every block at its row's."""
     with executable(emulator, store, CATALOGUE[name], Problem(3, UNALIGNED)) as (prepared, launches, _):
         launches.submit()
         (stats,), (launch,) = launches.launch_stats, prepared.plan.launches
-    assert stats.grid_barriers == (2 if name == "retained" else 0)
+    assert stats.grid_barriers == (0 if name == "row_retained" else 2)
     assert stats.atomic_operations == (2 * launch.grid if name == "row_retained" else 0)
+
+
+# ---- The controls: one binary, and switches among its arguments
+
+
+@pytest.mark.parametrize("width", [EXACT, ALIGNED, UNALIGNED])
+def test_controls_differ_in_their_switches_alone(emulator: Emulator, store: KernelStore, width: int) -> None:
+    problem = Problem(2, width)
+    launches: dict[str, Launch] = {}
+    stats: dict[str, LaunchStats] = {}
+    for control in CONTROLS:
+        with executable(emulator, store, control, problem) as (prepared, ready, _):
+            ready.submit()
+            (launches[control.name],), (stats[control.name],) = prepared.plan.launches, ready.launch_stats
+
+    without = [replace(launch, arguments=launch.arguments[:-2], reads=(), writes=()) for launch in launches.values()]
+    assert without == without[:1] * 4
+    switches = {
+        name: [(a.name, a.value) for a in launch.arguments[-2:] if isinstance(a, Value)]
+        for name, launch in launches.items()
+    }
+    assert switches == {
+        "control_retain": [("reload_input", 0), ("spill_exponentials", 0)],
+        "control_reload": [("reload_input", 1), ("spill_exponentials", 0)],
+        "control_spill": [("reload_input", 0), ("spill_exponentials", 1)],
+        "control_both": [("reload_input", 1), ("spill_exponentials", 1)],
+    }
+
+    def beyond_retain(name: str) -> tuple[int, int]:
+        first = stats["control_retain"]
+        return stats[name].bytes_read - first.bytes_read, stats[name].bytes_written - first.bytes_written
+
+    tensor = 4 * problem.elements
+    assert [beyond_retain(name) for name in stats] == [(0, 0), (tensor, 0), (tensor, tensor), (2 * tensor, tensor)]
+    with executable(emulator, store, CATALOGUE["retained"], problem) as (_, ready, _):
+        ready.submit()
+        (retained,) = ready.launch_stats
+    in_common = ("bytes_read", "bytes_written", "blocks", "grid_barriers", "block_barriers")
+    assert all(getattr(retained, field) == getattr(stats["control_retain"], field) for field in in_common)
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+def test_what_a_kernel_leaves_alone_stays_as_it_was(emulator: Emulator, store: KernelStore, control: Variant) -> None:
+    with executable(emulator, store, control, Problem(2, UNALIGNED)) as (prepared, launches, inputs):
+        untouched = prepared.buffers["exponentials"]
+        untouched.fill(POISON)
+        launches.submit()
+        words = untouched.read(np.uint32, (2 * UNALIGNED,))
+        assert (words == POISON).all() == (control.name in ("control_retain", "control_reload"))
+        assert (words != POISON).all() == (control.name in ("control_spill", "control_both"))
+        x = prepared.buffers["x"].read(np.float32, (2, UNALIGNED))
+        assert np.array_equal(x, inputs.reference.x)
 
 
 # ---- Order
@@ -139,7 +193,7 @@ def with_more_shared_memory(by: int) -> Callable[[Plan], Plan]:
     return lambda plan: replace(plan, launches=tuple(changed(launch) for launch in plan.launches))
 
 
-@pytest.mark.parametrize("name", ["unfused", "local_recompute", "retained", "row_retained"])
+@pytest.mark.parametrize("name", ["unfused", "local_recompute", "retained", "row_retained", "control_retain"])
 def test_shared_structs_have_the_declared_size(name: str) -> None:
     """In every configuration of the catalogue, to the byte: the emulator refuses any other. Rows are a whole number
     of tiles, since packs of four floats ask most of a struct's alignment.

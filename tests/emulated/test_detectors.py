@@ -11,9 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from megakernel.device.emulator_findings import DETECTORS, EmulatedFault, Finding
-from megakernel.device.emulator_library import LaunchStats, Library
+from megakernel.device.emulator_library import EARLIER_READS, EARLIER_WRITES, LaunchStats, Library
 from megakernel.device.guarded_memory import GuardedBuffer, GuardedMemory
 from megakernel.device.host_compiler import BuildOptions
+from megakernel.operator.contract import Problem
+from megakernel.record.plan import SUBMISSIONS, Submission
+from megakernel.run.prepare import KernelStore
+from megakernel.run.verify import verify_all
+from megakernel.variants.declaration import Quantity, Stage, Variant, X, Y
+from tests.emulated.checking import SMALL, UNALIGNED
+from tests.host_only import HostOnly
 
 KERNELS = Path(__file__).parent / "kernels"
 FAULTS = KERNELS / "faults.cu"
@@ -48,6 +55,11 @@ class Bench:
         parameters = self._pack(np.uint64(self._values_buffer.address), np.uint64(self._words_buffer.address))
         launch: dict[str, Any] = {"grid": 4, "block": 64, "shared_bytes": 256, "time_limit_s": 2.0, **options}
         return self._library.launch(kernel, parameters_address=parameters, **launch)
+
+    def earlier(self, *, values: int = 0, words: int = 0) -> dict[str, Any]:
+        """Options of a programmatic launch: what launches that may still run do with the buffers."""
+        uses = {self._values_buffer.address: values, self._words_buffer.address: words}
+        return {"earlier_launches": uses}
 
     def finding(self, kernel: str, **options: Any) -> Finding:
         with pytest.raises(EmulatedFault) as caught:
@@ -252,3 +264,80 @@ def test_cluster_faults(clusters: Bench, kernel: str, detector: str, comment: st
     assert words in finding.message
     clusters.launch("pass_to_next_rank<Guards::both>", cluster=4, shared_bytes=4)
     np.testing.assert_array_equal(clusters.values[:4], [3, 0, 1, 2])
+
+
+# ---- Programmatic launches
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "uses", "words"),
+    [
+        ("reads_before_waiting", {"words": EARLIER_WRITES}, "load in global buffer words, which .* writes"),
+        ("reads_before_waiting", {"words": EARLIER_READS | EARLIER_WRITES}, "global buffer words, which .* writes"),
+        ("writes_before_waiting", {"values": EARLIER_READS}, "store in global buffer values, which .* reads"),
+        ("writes_before_waiting", {"values": EARLIER_WRITES}, "store in global buffer values, which .* writes"),
+        ("counts_before_waiting", {"words": EARLIER_READS}, "atomicAdd in global buffer words, which .* reads"),
+        ("one_thread_waits", {"values": EARLIER_READS}, "store in global buffer values, which .* reads"),
+    ],
+)
+def test_early_access_is_found_at_its_line(
+    faults: Bench, kernel: str, uses: dict[str, int], words: str, seed: int
+) -> None:
+    finding = faults.finding(kernel, seed=seed, **faults.earlier(**uses))
+
+    assert (finding.detector, finding.file) == ("early_access", "faults.cu")
+    assert finding.line == fault_line(FAULTS, kernel)
+    assert re.search(words + ": wait for it first$", finding.message)
+    assert faults.launch(kernel).blocks == 4, "where no launch before may still run, nothing is early"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "uses"),
+    [
+        ("waits_first", {"values": EARLIER_READS | EARLIER_WRITES, "words": EARLIER_READS | EARLIER_WRITES}),
+        ("reads_before_waiting", {"words": EARLIER_READS, "values": EARLIER_READS | EARLIER_WRITES}),
+        ("writes_before_waiting", {"words": EARLIER_READS | EARLIER_WRITES}),
+        # The GPU's wait is of the thread; a barrier of the block then orders the others behind it.
+        ("one_thread_waits_for_its_block", {"values": EARLIER_READS | EARLIER_WRITES}),
+    ],
+)
+def test_access_that_is_not_early_passes(faults: Bench, kernel: str, uses: dict[str, int], seed: int) -> None:
+    assert faults.launch(kernel, seed=seed, **faults.earlier(**uses)).blocks == 4
+
+
+def chain(early: str) -> Variant:
+    first, second = Quantity("first", "element", ("x",)), Quantity("second", "element", ("x",))
+    template = "<{threads}, {tile}, {shape}"
+    return Variant(
+        "chain",
+        source=str(KERNELS / "chain.cu"),
+        stages=(
+            Stage("write_first" + template + ">", reads=(X.tile,), writes=(first.tile,)),
+            Stage("write_second" + template + ">", reads=(first.tile,), writes=(second.tile,), programmatic=True),
+            Stage(
+                "write_y" + template + f", Early::{early}>",
+                reads=(X.tile, first.tile, second.tile),
+                writes=(Y.tile,),
+                programmatic=True,
+            ),
+        ),
+        configurations=(SMALL,),
+        computes="copy",
+    )
+
+
+@pytest.mark.parametrize("submission", SUBMISSIONS)
+@pytest.mark.parametrize("early", ["x", "first", "second"])
+def test_third_launch_waits_for_the_first_too(early: str, submission: Submission) -> None:
+    """While the second waits, the first may still run, and the third may have started."""
+    with HostOnly() as device, KernelStore(device) as store:
+        (result,) = verify_all(device, store, [chain(early)], [Problem(2, UNALIGNED)], ["timing"], [submission])
+    failures = result.verification.failures
+    if early == "x":
+        assert not failures
+    else:
+        (check,) = failures
+        assert check.name == "launch.early_access"
+        assert f"global buffer {early}, which a launch that may still run writes" in check.detail

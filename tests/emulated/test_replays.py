@@ -13,8 +13,15 @@ from megakernel.operator.contract import Problem
 from megakernel.record.plan import SUBMISSIONS, Submission
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check
-from megakernel.variants.catalogue import CATALOGUE
-from tests.emulated.checking import ALIGNED, MEGAKERNELS, SMALL, UNALIGNED, device_with_room_for
+from tests.emulated.checking import (
+    ALIGNED,
+    EMULATED,
+    MEGAKERNELS,
+    SMALL,
+    UNALIGNED,
+    StoreBySource,
+    device_with_room_for,
+)
 
 Ready = tuple[Prepared, Executable, Inputs]
 
@@ -33,7 +40,7 @@ def ready(
     with ExitStack() as stack:
         operands = stack.enter_context(Operands(device, problem))
         inputs.load(operands)
-        prepared = stack.enter_context(prepare(device, store, CATALOGUE[variant], operands, SMALL))
+        prepared = stack.enter_context(prepare(device, store, EMULATED[variant], operands, SMALL))
         yield prepared, stack.enter_context(prepared.executable(submission)), inputs
 
 
@@ -49,7 +56,7 @@ def barrier_words(prepared: Prepared) -> int:
 
 def test_many_replays_of_alternating_shapes_without_reset() -> None:
     """The barrier words return to zero by themselves, also where launches are ragged."""
-    with device_with_room_for(9) as device, KernelStore(device) as store, ExitStack() as stack:
+    with device_with_room_for(9) as device, StoreBySource(device) as store, ExitStack() as stack:
         subjects = [
             stack.enter_context(ready(device, store, "row_retained", Problem(rows, width), "direct"))
             for rows, width in ((3, UNALIGNED), (5, 700), (1, 9 * 512))
@@ -74,7 +81,7 @@ def test_replays_explore_interleavings(emulator: Emulator, store: KernelStore, v
             emulator.seed = 0
 
 
-@pytest.mark.parametrize("variant", CATALOGUE)
+@pytest.mark.parametrize("variant", EMULATED)
 def test_two_executables_of_a_variant_take_turns(emulator: Emulator, store: KernelStore, variant: str) -> None:
     first = ready(emulator, store, variant, Problem(2, ALIGNED), "direct")
     second = ready(emulator, store, variant, Problem(2, ALIGNED), "graph", "scaled_rows")
@@ -84,7 +91,7 @@ def test_two_executables_of_a_variant_take_turns(emulator: Emulator, store: Kern
             assert_right(other)
 
 
-@pytest.mark.parametrize("variant", CATALOGUE)
+@pytest.mark.parametrize("variant", EMULATED)
 def test_one_plan_bound_twice(emulator: Emulator, store: KernelStore, variant: str) -> None:
     """Direct launches and a graph over the same memory, in turns."""
     subject = ready(emulator, store, variant, Problem(2, UNALIGNED), "direct")
@@ -95,7 +102,7 @@ def test_one_plan_bound_twice(emulator: Emulator, store: KernelStore, variant: s
 
 
 @pytest.mark.parametrize("submission", SUBMISSIONS)
-@pytest.mark.parametrize("variant", CATALOGUE)
+@pytest.mark.parametrize("variant", EMULATED)
 def test_survives_collection_between_build_and_replay(
     emulator: Emulator, store: KernelStore, variant: str, submission: Submission
 ) -> None:

@@ -13,7 +13,7 @@ from megakernel.record.verification import Verification
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, verify
 from megakernel.variants.catalogue import CATALOGUE
-from tests.emulated.checking import MEGAKERNELS, SMALL, UNALIGNED, assert_verified, device_with_room_for
+from tests.emulated.checking import MEGAKERNELS, SMALL, UNALIGNED, StoreBySource, assert_verified, device_with_room_for
 
 TILES = 4  # of a row of UNALIGNED elements
 CAP = 3 * TILES + 1  # three rows, and a block too many to use
@@ -41,7 +41,7 @@ def planned(device: Emulator, store: KernelStore, variant: str, problem: Problem
 def test_rows_are_split_to_fit(variant: str, rows: int) -> None:
     """One below, at and one above what fits; twice and one more; primes."""
     problem = Problem(rows, UNALIGNED)
-    with device_with_room_for(CAP) as device, KernelStore(device) as store:
+    with device_with_room_for(CAP) as device, StoreBySource(device) as store:
         launches = planned(device, store, variant, problem).launches
         assert len(launches) == -(-rows // 3)
         assert sum(launch.rows for launch in launches) == rows
@@ -55,7 +55,7 @@ def test_rows_are_split_to_fit(variant: str, rows: int) -> None:
 def test_few_sms(variant: str, sms: int) -> None:
     """As MIG and MPS leave them: the cap is the kernel's own blocks per SM times these."""
     problem = Problem(13, 4097)
-    with Emulator(sms=sms) as device, KernelStore(device) as store:
+    with Emulator(sms=sms) as device, StoreBySource(device) as store:
         assert_verified(device, store, variant, problem)
         (room,) = planned(device, store, variant, problem).residencies
     assert room.cap == sms * room.blocks_per_sm
@@ -65,7 +65,7 @@ def test_few_sms(variant: str, sms: int) -> None:
 @pytest.mark.parametrize("variant", MEGAKERNELS)
 def test_row_larger_than_the_device_is_refused(variant: str) -> None:
     refused = pytest.raises(PlanError, match=r"needs 4 blocks at once, but .* holds 3 \(1 per SM x 3 SMs\)")
-    with device_with_room_for(TILES - 1) as device, KernelStore(device) as store, refused:
+    with device_with_room_for(TILES - 1) as device, StoreBySource(device) as store, refused:
         planned(device, store, variant, Problem(1, UNALIGNED))
 
 
@@ -74,7 +74,7 @@ def test_row_larger_than_the_device_is_refused(variant: str) -> None:
 def test_grid_one_block_over_the_cap_is_an_error(variant: str, submission: Submission) -> None:
     with (
         device_with_room_for(CAP) as device,
-        KernelStore(device) as store,
+        StoreBySource(device) as store,
         Operands(device, Problem(3, UNALIGNED)) as operands,
     ):
 
@@ -95,7 +95,7 @@ def verified_with_room_for(blocks: int, seed: int) -> Verification:
     inputs = Inputs.of("timing", problem)
     with (
         device_with_room_for(TILES, seed=seed) as device,
-        KernelStore(device) as store,
+        StoreBySource(device) as store,
         Operands(device, problem) as operands,
     ):
         inputs.load(operands)

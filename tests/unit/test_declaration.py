@@ -16,7 +16,7 @@ from megakernel.variants.catalogue import (
     TILE_STATISTICS,
     UNFUSED,
 )
-from megakernel.variants.declaration import ROW_BARRIERS, Configuration, Quantity, Stage, Variant, X, Y
+from megakernel.variants.declaration import ROW_BARRIERS, Access, Configuration, Quantity, Stage, Variant, X, Y
 
 BENCHMARK = Problem(16, 131_072)
 
@@ -142,3 +142,42 @@ def test_row_bytes_of_elements_tiles_and_rows() -> None:
     assert TILE_STATISTICS.row_bytes(problem, 256) == 4 * 8
     assert Quantity("r", "row", ("row_maxima",)).row_bytes(problem, 256) == 4
     assert ROW_BARRIERS.row_bytes(problem, 256) == 128
+
+
+def test_bytes_of_a_row_by_what_a_block_accesses() -> None:
+    problem, configuration = Problem(5, 10_000), Configuration(256, 1024)  # 10 tiles a row, 8 warps a block
+    row = Quantity("r", "row", ("row_maxima",), words=2)
+    stage = Stage("k", reads=(X.tile,))
+
+    def row_bytes(access: Access, stage: Stage = stage) -> int:
+        return stage.row_bytes(access, problem, configuration)
+
+    assert row_bytes(X.tile) == 40_000
+    assert row_bytes(X.row) == 10 * 40_000  # every block of the row
+    assert row_bytes(X.row_once) == 40_000
+    assert row_bytes(TILE_STATISTICS.row_each_warp) == 10 * 8 * (10 * 8)
+    assert row_bytes(row.row_each_thread) == 10 * 256 * 8
+    assert (row_bytes(row.row), row_bytes(row.row_once)) == (10 * 8, 8)
+    assert row_bytes(X.untouched) == 0
+    by_row = replace(stage, grid="rows")  # one block a row
+    assert row_bytes(X.row, by_row) == row_bytes(X.row_once, by_row) == 40_000
+    assert row_bytes(row.row_each_warp, replace(by_row, threads=32)) == 8
+    both = replace(stage, reads=(X.row, X.tile), writes=(row.row_once, Y.untouched))
+    assert both.bytes_read(problem, configuration) == 5 * 11 * 40_000
+    assert both.bytes_written(problem, configuration) == 5 * 8
+
+
+def test_a_quantity_left_alone_is_a_parameter_and_memory_but_nothing_to_verify() -> None:
+    retain, spill = CATALOGUE["control_retain"], CATALOGUE["control_spill"]
+    assert [q.name for q in retain.stages[0].quantities] == [q.name for q in spill.stages[0].quantities]
+    assert "exponentials" in {q.name for q in retain.scratch}
+    assert "exponentials" not in {q.name for q in retain.intermediates}
+    assert "exponentials" in {q.name for q in spill.intermediates}
+
+
+def test_a_library_is_no_kernel_of_ours() -> None:
+    variant = CATALOGUE["rms_cudnn"]
+    assert variant.libraries == ("cudnn",)
+    assert [stage.kernel.split("<")[0] for stage in variant.kernel_stages] == ["softmax_arguments"]
+    assert variant.kernel_names(BENCHMARK, Configuration(256, 4096)) == ("softmax_arguments<256, 4096, Shape::exact>",)
+    assert all(not other.libraries for other in CATALOGUE.values() if other is not variant)

@@ -119,3 +119,18 @@ def test_dot_names_every_node_and_edge() -> None:
     assert dot.count("[label=") == 3
     assert "  n0 -> n1;" in dot
     assert "  n1 -> n2;" in dot
+
+
+def test_programmatic_edges_are_described_and_drawn_dashed() -> None:
+    topology = topology_of("local_recompute_pdl")
+    first, second, third = describe(topology, {})
+    assert "programmatic" not in first
+    assert second.endswith(" after 0 (programmatic)")
+    assert third.endswith(" after 1 (programmatic)")
+    dot = to_dot(topology, "pdl", {})
+    assert "  n0 -> n1 [style=dashed, label=programmatic];" in dot
+    assert "  n1 -> n2 [style=dashed, label=programmatic];" in dot
+    one = replace(topology, programmatic=((1, 2),))
+    assert "  n0 -> n1;" in to_dot(one, "pdl", {})
+    assert describe(one, {})[1].endswith(" after 0")
+    assert "programmatic" not in "".join(describe(topology_of("local_recompute"), {}))

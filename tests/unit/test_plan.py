@@ -10,12 +10,12 @@ from tests.unit.fakes import FakeDevice, FakeModule
 
 from megakernel.errors import PlanError
 from megakernel.operator.contract import Problem
-from megakernel.record.plan import Plan, Pointer, Value
+from megakernel.record.plan import Plan, Pointer, Transfer, Value
 from megakernel.run.occupancy import occupancy_of
 from megakernel.run.plan import make_plan, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.catalogue import CATALOGUE, COPY, LOCAL_RECOMPUTE, RETAINED, ROW_RETAINED, UNFUSED
-from megakernel.variants.declaration import Configuration, Variant
+from megakernel.variants.declaration import Configuration, Scalar, Variant
 
 CONFIGURATION = Configuration(256, 4096)  # 32 blocks a row at the benchmark's width
 
@@ -215,3 +215,70 @@ def test_occupancy_records_show_caps_and_launches_and_what_does_not_fit() -> Non
     assert retained["launches"] == {"1": 1, "2": 1, "5": 3}
     assert (copy["rows_per_launch"], copy["launches"]) == (None, {"1": 1, "2": 1, "5": 1})
     assert (none.record()["rows_per_launch"], none.record()["launches"]) == (0, {"1": None})
+
+
+def test_a_scalar_with_a_value_of_its_own_keeps_it_and_the_others_follow_from_the_problem() -> None:
+    values = {
+        name: [argument for argument in plan(CATALOGUE[name], 2).launches[0].arguments if isinstance(argument, Value)]
+        for name in ("control_retain", "control_reload", "control_spill", "control_both")
+    }
+    switches = {name: [(value.name, int(value.value)) for value in listed[-2:]] for name, listed in values.items()}
+    assert switches == {
+        "control_retain": [("reload_input", 0), ("spill_exponentials", 0)],
+        "control_reload": [("reload_input", 1), ("spill_exponentials", 0)],
+        "control_spill": [("reload_input", 0), ("spill_exponentials", 1)],
+        "control_both": [("reload_input", 1), ("spill_exponentials", 1)],
+    }
+    assert all(listed[:-2] == values["control_retain"][:-2] for listed in values.values())
+    (stage,) = RETAINED.stages
+    fixed = replace(RETAINED, stages=(replace(stage, scalars=(Scalar("eps", "float32", 0.0),)),))
+    assert plan(fixed, 1).launches[0].arguments[-1] == Value("eps", "float32", 0.0)
+    unknown = replace(RETAINED, stages=(replace(stage, scalars=(Scalar("depth", "uint32"),)),))
+    with pytest.raises(PlanError, match=r"no scalar is called 'depth'; there are width, tiles, inverse_width, eps$"):
+        plan(unknown, 1)
+
+
+def test_a_launch_says_what_it_moves_of_its_own_rows() -> None:
+    tensor, statistics, sums = 32 * 131_072 * 4, 32 * 32 * 8, 32 * 32 * 4  # of 32 rows, 32 tiles each
+    first, second = plan(ROW_RETAINED, 64).launches
+    assert first.reads == (
+        Transfer("x", tensor),
+        Transfer("tile_statistics", 32 * 8 * statistics),  # every warp of every block of the row
+        Transfer("tile_sums", 32 * 8 * sums),
+    )
+    assert first.writes == (Transfer("tile_statistics", statistics), Transfer("tile_sums", sums), Transfer("y", tensor))
+    assert (second.reads, second.writes) == (first.reads, first.writes)
+
+
+def test_what_a_launch_leaves_alone_it_does_not_move() -> None:
+    moved = {
+        name: [transfer.quantity for launch in plan(CATALOGUE[name], 1).launches for transfer in launch.reads]
+        for name in ("control_retain", "control_both")
+    }
+    assert moved["control_retain"] == ["x", "tile_statistics", "tile_sums"]
+    assert moved["control_both"] == ["x", "tile_statistics", "tile_sums", "x", "exponentials"]
+
+
+@pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
+def test_moved_bytes_are_those_of_all_stages_however_rows_are_split(variant: Variant) -> None:
+    for sms in (132, 60):
+        planned = plan(variant, 67, width=50_257, sms=sms, blocks_per_sm=4)
+        problem, configuration = planned.problem, planned.configuration
+        assert planned.moved_bytes == sum(
+            stage.bytes_read(problem, configuration) + stage.bytes_written(problem, configuration)
+            for stage in variant.stages
+        )
+
+
+def test_only_launches_after_the_first_are_programmatic() -> None:
+    per_launch = (2**31 - 1) // 32
+    planned = plan(CATALOGUE["local_recompute_pdl"], per_launch + 1)
+    assert [launch.programmatic for launch in planned.launches] == [False, True, True] * 2
+    assert not any(
+        launch.programmatic
+        for variant in CATALOGUE.values()
+        if variant.name != "local_recompute_pdl"
+        for launch in plan(variant, 1).launches
+    )
+    ours, cudnn = plan(CATALOGUE["rms_cudnn"], 1).launches
+    assert (ours.library, cudnn.library, cudnn.kernel) == ("", "cudnn", "cudnnSoftmaxForward")

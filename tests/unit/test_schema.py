@@ -21,6 +21,7 @@ from megakernel.variants.frozen import Entry, FrozenTable
 DOCUMENT = Path(__file__).parents[2] / "docs" / "schema.md"
 
 # Places whose members' names are data.
+SUMMARY = "/series/N/summary"
 NAMED = {"/environment", "/tolerances", "/series/N/compiler", "/series/N/verified_after/intermediates"}
 
 
@@ -50,6 +51,8 @@ def found(file: Path) -> set[str]:
     def place(name: str) -> str:
         path = re.sub(r"/\d{2,4}(?=/|$)", "/N", f"/{name}".rstrip("/") or "/")
         parent, _, _ = path.rpartition("/")
+        if parent == SUMMARY:
+            return f"{SUMMARY}/METRIC"
         return f"{parent}/NAME" if parent in NAMED else path
 
     def visit(name: str, thing: object) -> None:

@@ -25,7 +25,7 @@ WRONG_MEMORY = (
         (
             Edit(
                 "floors.cu",
-                "tile.for_each_pack([&](int k) { tile.store_pack(y, k, packs[k]); });",
+                "tile.store_packs(y, packs);",
                 "for (int k = 0; k < Mine::PACKS; k++) tile.store_pack(y, k, packs[k]);",
             ),
         ),

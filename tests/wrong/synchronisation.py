@@ -17,9 +17,9 @@ BETWEEN_BLOCKS = (
     Fault(
         "block_stays_away_from_grid_barrier",
         _GRID,
-        (Edit("retained.cu", "{ cooperative_groups", "{ if (blockIdx.x != 5) cooperative_groups"),),
+        (Edit("grid_barrier.cuh", "{ cooperative_groups", "{ if (blockIdx.x != 5) cooperative_groups"),),
         ("launch.deadlock",),
-        Line("retained.cu", "this_grid().sync()"),
+        Line("grid_barrier.cuh", "this_grid().sync()"),
     ),
     Fault(
         "published_after_barrier",

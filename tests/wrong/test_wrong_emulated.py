@@ -5,12 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from megakernel.device.emulator import EmulatedExecutable
 from megakernel.device.emulator_findings import DETECTORS
+from megakernel.operator.contract import Problem
 from megakernel.record.verification import Verification
-from megakernel.run.prepare import KernelStore
+from megakernel.run.prepare import KernelStore, Operands, prepare
+from megakernel.run.verify import Inputs
 from megakernel.variants.catalogue import CATALOGUE
+from tests.emulated.checking import EMULATED
 from tests.wrong.apply import edited, edited_store, line_numbers
 from tests.wrong.catalogue import FAULTS, HARMLESS, TWINS, setting_name
+from tests.wrong.controls import WRONG_BYTES
 from tests.wrong.fault import Edit, Fault, Harmless, Line, Setting
 from tests.wrong.verdict import emulator_for, verdict
 
@@ -46,11 +51,34 @@ def test_correct_twin_passes(setting: Setting) -> None:
         assert verification.passed, [str(check) for check in verification.failures]
 
 
+@pytest.mark.parametrize("fault", WRONG_BYTES, ids=lambda fault: fault.name)
+def test_fault_that_no_value_shows_is_counted(fault: Fault, tmp_path: Path) -> None:
+    setting, variant = fault.setting, EMULATED[fault.setting.variant]
+    problem = Problem(setting.rows, setting.width)
+    with emulator_for(setting, 0, for_host_only=True) as device, edited_store(device, fault.edits, tmp_path) as store:
+        assert verdict(device, store, setting).passed
+        with (
+            Operands(device, problem) as operands,
+            prepare(device, store, variant, operands, setting.configuration) as prepared,
+            prepared.executable("direct") as executable,
+        ):
+            Inputs.of(setting.fixture, problem).load(operands)
+            executable.run()
+            assert isinstance(executable, EmulatedExecutable)
+            counted = executable.launch_stats
+    declared = {
+        "bytes_read": [sum(moved.nbytes for moved in launch.reads) for launch in prepared.plan.launches],
+        "bytes_written": [sum(moved.nbytes for moved in launch.writes) for launch in prepared.plan.launches],
+    }
+    (shows,) = fault.caught_by
+    assert [getattr(stats, shows) for stats in counted] != declared[shows]
+
+
 @pytest.mark.parametrize("harmless", HARMLESS, ids=lambda harmless: harmless.name)
 def test_harmless_edit_raises_no_alarm(harmless: Harmless, tmp_path: Path) -> None:
     for seed in range(8):
         for weak_stores in (False, True):
-            device = emulator_for(harmless.setting, seed, weak_stores)
+            device = emulator_for(harmless.setting, seed, weak_stores, for_host_only=True)
             with device, edited_store(device, harmless.edits, tmp_path) as store:
                 verification = verdict(device, store, harmless.setting)
             assert verification.passed, [str(check) for check in verification.failures]
@@ -65,7 +93,7 @@ def test_weakened_release_hides_without_weak_stores(seed: int, tmp_path: Path) -
 
 
 def test_faults_are_named_apart_and_cover_every_source() -> None:
-    assert max(Counter(fault.name for fault in FAULTS).values()) == 1
+    assert max(Counter(fault.name for fault in FAULTS + WRONG_BYTES).values()) == 1
     assert {fault.setting.variant for fault in FAULTS} == set(CATALOGUE) - {"empty"}
     detectors = {name.partition(".")[2] for fault in FAULTS for name in fault.caught_by if name.startswith("launch.")}
     assert detectors <= set(DETECTORS)

@@ -33,7 +33,14 @@ NOTHING_WRITTEN = (
     Fault(
         "one_element_not_copied",
         Setting("copy"),
-        (Edit("floors.cu", "{ tile.store_pack(", "{ if (tile.index != 1 || tile.position(k) != 7) tile.store_pack("),),
+        (
+            Edit(
+                "floors.cu",
+                "tile.store_packs(y, packs);",
+                "tile.for_each_pack([&](int k) {\n"
+                "    if (tile.index != 1 || tile.position(k) != 7) tile.store_pack(y, k, packs[k]);\n  });",
+            ),
+        ),
         ("y.copied",),
         "3 values differ from x",
         on_gpu=True,
@@ -73,7 +80,7 @@ WRONG_STATISTICS = (
     Fault(
         "maximum_not_subtracted",
         Setting("local_recompute", rows=2, width=8195, fixture="one_hot_positive"),
-        (Edit("tile.cuh", "expf((v - row_maximum) * scale)", "expf(v * scale)"),),
+        (Edit("tile.cuh", "{ return (v - row_maximum) * scale; }", "{ return v * scale; }"),),
         ("y.nan_rows", "tile_exponential_sums.accuracy"),
         "are NaN, or are not, wrongly",
         on_gpu=True,
@@ -196,6 +203,7 @@ WRONG_OUTPUT = (
                 "local.cu",
                 "multiply(exponential(packs[k], of_row.y, scale), inverse_sum)",
                 "multiply(packs[k], not_a_number())",
+                occurrence=0,
             ),
         ),
         ("y.nan_rows", "y.row_sums"),

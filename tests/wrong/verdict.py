@@ -8,6 +8,7 @@ from megakernel.record.verification import Verification
 from megakernel.run.prepare import KernelStore, Operands, prepare
 from megakernel.run.verify import Inputs, verify
 from megakernel.variants.catalogue import CATALOGUE
+from tests.emulated.checking import EMULATED
 from tests.host_only import HostOnly
 from tests.wrong.fault import Setting
 
@@ -22,13 +23,14 @@ def emulator_for(
 
 
 def verdict(device: Device, store: KernelStore, setting: Setting, submission: Submission = "direct") -> Verification:
-    """Verifies the setting's variant with the store's sources."""
+    """Verifies the setting's variant with the store's sources; on the emulator, without the libraries it calls."""
+    variants = EMULATED if isinstance(device, Emulator) else CATALOGUE
     problem = Problem(setting.rows, setting.width)
     inputs = Inputs.of(setting.fixture, problem)
     with Operands(device, problem) as operands:
         inputs.load(operands)
         with (
-            prepare(device, store, CATALOGUE[setting.variant], operands, setting.configuration) as prepared,
+            prepare(device, store, variants[setting.variant], operands, setting.configuration) as prepared,
             prepared.executable(submission) as executable,
         ):
             return verify(prepared, executable, inputs)

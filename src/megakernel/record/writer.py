@@ -24,6 +24,7 @@ from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Plan
 from megakernel.record.protocol import Cache
+from megakernel.record.seal import seal
 from megakernel.record.session import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -301,6 +302,7 @@ class SessionWriter:
             RecordError: meanwhile a file has taken the name; the samples stay in the partial file.
         """
         self._file.attrs.update(complete=True, finished=utc_now())
+        seal(self._file)
         self._close()
         try:
             os.link(self.partial, self.path)  # unlike a rename, never replaces what is there

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from megakernel.device.sources import kernel_folder, source_hashes
 from megakernel.operator.fixtures import TIMING_SEED, hashed
+from megakernel.operator.tolerances import acceptance_rules
 from megakernel.record import manifest
 from megakernel.record.manifest import Manifest, Sections, Value
 from megakernel.record.protocol import SESSION, Protocol
 from megakernel.record.session import NOT_FROZEN, Freeze
-from megakernel.run.environment import acceptance_rules
 from megakernel.variants.frozen import FrozenTable
 
 _PACKAGE = Path(__file__).resolve().parents[1]

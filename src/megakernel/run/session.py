@@ -13,11 +13,12 @@ from megakernel.device.sources import kernel_folder, source_hashes
 from megakernel.errors import CompileError, PlanError
 from megakernel.operator.checks import Check
 from megakernel.operator.contract import Problem
+from megakernel.operator.tolerances import acceptance_rules
 from megakernel.record.plan import Submission
 from megakernel.record.protocol import Cache, Protocol
 from megakernel.record.session import NOT_FROZEN, EvictedSample, Freeze, Header, RoundState, Sample, StandIns, Subject
 from megakernel.record.writer import SessionWriter
-from megakernel.run.environment import acceptance_rules, environment
+from megakernel.run.environment import environment
 from megakernel.run.evict import sweeper
 from megakernel.run.measure import (
     garbage_collection_off,

@@ -207,3 +207,39 @@ __global__ void warp_operations(float* values, unsigned* words) {
     store(values + 96 + lane, mirrored);
   }
 }
+
+// ---- Programmatic launches. Which of the buffers a launch before still uses, the test says.
+
+__global__ void reads_before_waiting(float* values, unsigned* words) {
+  const unsigned word = load(words);  // fault
+  wait_for_launch_before();
+  store(values + global_index(), static_cast<float>(word));
+}
+
+__global__ void writes_before_waiting(float* values, unsigned* words) {
+  store(values + global_index(), 1.0f);  // fault
+  wait_for_launch_before();
+  store(values + global_index(), static_cast<float>(load(words)));
+}
+
+__global__ void counts_before_waiting(float*, unsigned* words) {
+  let_next_launch_start();
+  if (threadIdx.x == 0) atomicAdd(words, 1);  // fault
+  wait_for_launch_before();
+}
+
+__global__ void waits_first(float* values, unsigned* words) {
+  wait_for_launch_before();
+  store(values + global_index(), static_cast<float>(load(words)));
+}
+
+__global__ void one_thread_waits(float* values, unsigned*) {
+  if (threadIdx.x == 0) wait_for_launch_before();
+  store(values + global_index(), 1.0f);  // fault
+}
+
+__global__ void one_thread_waits_for_its_block(float* values, unsigned*) {
+  if (threadIdx.x == 0) wait_for_launch_before();
+  __syncthreads();
+  store(values + global_index(), 1.0f);
+}
