@@ -80,6 +80,8 @@ def test_a_session_takes_its_table_and_says_what_is_not_as_frozen(
         for submission in ("direct", "graph")
         for cache in ("warm", "evicted")
     }
+    assert run(["audit", str(folder / "a.h5")]) == 0  # also the evicted rounds' order follows from the seed
+    assert "its state: changed" in capsys.readouterr().out
 
 
 def test_a_sweep_reads_every_byte_of_its_buffer(emulator: Emulator, store: KernelStore) -> None:

@@ -299,8 +299,9 @@ class SessionWriter:
         """Marks the file complete and gives it its name.
 
         Raises:
-            RecordError: meanwhile a file has taken the name; the samples stay in the partial file.
+            RecordError: the disk is full, or meanwhile a file has taken the name; the samples stay in the partial file.
         """
+        self.require_room()
         self._file.attrs.update(complete=True, finished=utc_now())
         seal(self._file)
         self._close()
