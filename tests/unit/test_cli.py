@@ -13,7 +13,9 @@ from megakernel.cli.main import run
 from megakernel.errors import DeviceError, MissingError
 from megakernel.record.reader import load
 from megakernel.record.writer import SessionWriter
-from megakernel.variants.frozen import shipped_path
+from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.declaration import Configuration
+from megakernel.variants.frozen import Entry, shipped, to_toml
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--rows", "2", "--width", "3000", "--rounds", "2", "--warmups", "0", "--singles", "2", "--batch", "2"]
@@ -168,8 +170,9 @@ def test_on_a_device_without_frozen_configurations_it_is_said_once(
 
 
 def test_bench_takes_its_configurations_from_the_table_given(device: FakeDevice, tmp_path: Path) -> None:
-    table = shipped_path().read_text().replace('retained = "256x8192"', 'retained = "512x8192"')
-    (tmp_path / "mine.toml").write_text(table)
+    chosen = {"retained": Configuration(512, 8192), "local1": Configuration(1024, 8192)}
+    mine = Entry("NVIDIA H200", 132, 16, 3000, "a test", chosen, "local1", "retained")
+    (tmp_path / "mine.toml").write_text(to_toml([mine]))
     out = tmp_path / "a.h5"
     arguments = ["bench", "--variant", "retained", *QUICK, "--rows", "16", "--out", str(out)]
     assert run([*arguments, "--frozen", str(tmp_path / "mine.toml")]) == 0
@@ -317,13 +320,14 @@ def test_compile_needs_no_gpu_and_keeps_cubins(tmp_path: Path, capsys: Capture) 
     keep = tmp_path / "cubins"
     assert run(["compile", "copy", "row_retained", "--width", "50257", "--json", "--keep", str(keep)]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert [record["variant"] for record in records] == ["copy", "row_retained", "row_retained"]
-    assert records[1]["name"] == "row_retained<256, 2048, Shape::unaligned>"
+    frozen = shipped().configurations(CATALOGUE["row_retained"], ())
+    assert [record["variant"] for record in records] == ["copy", *["row_retained"] * len(frozen)]
+    assert records[1]["name"] == f"row_retained<{frozen[0].threads}, {frozen[0].tile}, Shape::unaligned>"
     assert all(record["registers"] > 0 and record["arch"] == "sm_90" for record in records)
     assert {path.read_bytes()[:4] for path in keep.glob("*.cubin")} == {b"\x7fELF"}
-    assert len(list(keep.glob("*.cubin"))) == 3
+    assert len(list(keep.glob("*.cubin"))) == 1 + len(frozen)
     assert all(b".target sm_90" in path.read_bytes() for path in keep.glob("*.ptx"))
-    assert len(list(keep.glob("*.ptx"))) == 3
+    assert len(list(keep.glob("*.ptx"))) == 1 + len(frozen)
     assert run(["compile", "empty"]) == 0
     assert "\x1b" not in capsys.readouterr().out
 

@@ -26,7 +26,7 @@ def test_a_disk_that_fills_up_is_noticed_before_samples_are_lost(
 ) -> None:
     writer = SessionWriter(tmp_path / "a.h5")
     monkeypatch.setattr(writing, "_LEAST_ROOM_BYTES", 2**62)
-    with pytest.raises(RecordError, match="are left on the disk"):
+    with pytest.raises(RecordError, match="has no room for another round"):
         writer.require_room()
     writer.close()
     with pytest.raises(RecordError, match="are left on the disk"):

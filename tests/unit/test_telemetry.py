@@ -84,6 +84,46 @@ def test_without_nvml_everything_is_missing_and_the_reason_is_kept(
     assert telemetry.unavailable == "Refused: Insufficient Permissions"
 
 
+def test_a_slice_of_a_gpu_is_found_by_the_name_that_nvml_gives_it(
+    monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    found = nvml.device_get_handle_by_uuid
+
+    def handle(uuid: str) -> int:
+        number = int(found(uuid))
+        if uuid.startswith("GPU-"):
+            raise Refused
+        return number
+
+    monkeypatch.setattr(nvml, "device_get_handle_by_uuid", handle)
+    telemetry = Telemetry("GPU-1234")
+    assert asked == ["GPU-1234", "MIG-1234"]
+    assert telemetry.unavailable == ""
+    assert telemetry.read().sm_clock_mhz == 1980
+
+
+@pytest.mark.usefixtures("asked")
+def test_what_nvml_refuses_of_a_slice_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in ("device_get_temperature_v", "device_get_power_usage", "device_get_clock_info"):
+        monkeypatch.setattr(nvml, function, refuse)
+    assert Telemetry("GPU-1234").read() == DeviceState(None, None, None, None, 4)
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("answer_of_another_kind", [AttributeError("no such symbol"), TypeError("3 arguments")])
+def test_bindings_that_do_not_fit_the_library_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, answer_of_another_kind: Exception
+) -> None:
+    def fail(*_: object) -> int:
+        raise answer_of_another_kind
+
+    for function in ("device_get_temperature_v", "device_get_power_usage"):
+        monkeypatch.setattr(nvml, function, fail)
+    assert Telemetry("GPU-1234").read() == DeviceState(1980, 2619, None, None, 4)
+    monkeypatch.setattr(nvml, "device_get_handle_by_uuid", fail)
+    assert Telemetry("GPU-1234").read() == DeviceState()
+
+
 @pytest.mark.parametrize("error", [Refused(), RuntimeError("no library\nat all")])
 def test_without_a_driver_there_is_no_release(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail() -> None:

@@ -24,9 +24,9 @@ class Telemetry:
             return
         try:
             nvml.init_v2()
-            self._handle = nvml.device_get_handle_by_uuid(uuid)
-        except (nvml.NvmlError, RuntimeError) as error:
-            self.unavailable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            self._handle = _handle(uuid)
+        except Exception as error:  # an older library may lack the function, or the bindings fail in ways of their own
+            self.unavailable = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
     def read(self) -> DeviceState:
         handle = self._handle
@@ -45,8 +45,18 @@ def _optional(read: Callable[[], int]) -> int | None:
     """What ``read`` gives, or None where this GPU does not support it or this user may not see it."""
     try:
         return int(read())
-    except (nvml.NvmlError, RuntimeError):
+    except Exception:
         return None
+
+
+def _handle(uuid: str) -> int:
+    """CUDA gives a slice of a GPU (MIG) a UUID like any other; NVML wants its kind in front."""
+    try:
+        return int(nvml.device_get_handle_by_uuid(uuid))
+    except Exception:
+        if not uuid.startswith("GPU-"):
+            raise
+        return int(nvml.device_get_handle_by_uuid("MIG-" + uuid.removeprefix("GPU-")))
 
 
 def driver_release() -> str:
@@ -56,5 +66,5 @@ def driver_release() -> str:
     try:
         nvml.init_v2()
         return str(nvml.system_get_driver_version())
-    except (nvml.NvmlError, RuntimeError):
+    except Exception:
         return ""

@@ -55,6 +55,7 @@ def _storing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
         except (OSError, RuntimeError) as error:
             writer = arguments[0]
             assert isinstance(writer, SessionWriter)
+            writer.let_go()
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             raise RecordError(f"cannot write {writer.partial}: {first_line}") from error
 
@@ -81,7 +82,7 @@ class SessionWriter:
             if os.path.lexists(taken):
                 raise RecordError(f"{taken} exists already: name another file with --out, or move it away")
         try:
-            self.require_room()
+            self._require_free()
             self._file = h5py.File(self.partial, "x")
         except OSError as error:
             raise RecordError(f"cannot create {self.partial}: {error}") from error
@@ -139,6 +140,7 @@ class SessionWriter:
     @_storing
     def add_series(self, shape: int, subject: Subject) -> int:
         """Starts a series and returns its number."""
+        self.require_room()
         plan = subject.plan
         group = self._file["series"].create_group(f"{len(self._series):04d}")
         group.attrs.update(
@@ -215,17 +217,38 @@ class SessionWriter:
         dataset[-1] = value
 
     def require_room(self) -> None:
-        """Refuses to go on before the disk is full: HDF5 cannot recover from a write that failed.
+        """Takes the room on the disk that the next round may need, or refuses to go on: HDF5 cannot recover from a
+        write that failed. The file ends in that room until it is closed.
 
         Raises:
             RecordError: too little is left for the next round.
         """
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.id.get_vfd_handle(), self._file.id.get_filesize(), _LEAST_ROOM_BYTES)
+            else:
+                self._require_free()
+        except OSError as error:
+            raise RecordError(
+                f"the disk of {self.partial} has no room for another round ({_LEAST_ROOM_BYTES // 1024} KiB): "
+                f"{error.strerror}: make room, or name a file elsewhere with --out"
+            ) from error
+
+    def _require_free(self) -> None:
         room = shutil.disk_usage(self.partial.parent).free
         if room < _LEAST_ROOM_BYTES:
             raise RecordError(
                 f"{room // 1024} KiB are left on the disk of {self.partial}, and a round may need "
                 f"{_LEAST_ROOM_BYTES // 1024}: make room, or name a file elsewhere with --out"
             )
+
+    def _close(self) -> None:
+        """Closes the file and gives back the room that it did not need."""
+        self._file.flush()
+        used = self._file.id.get_filesize()
+        self._file.close()
+        if self.partial.stat().st_size > used:
+            os.truncate(self.partial, used)
 
     @_storing
     def finish_round(self, shape: int, state: RoundState, cache: Cache = "warm") -> None:
@@ -247,6 +270,7 @@ class SessionWriter:
         An output row is large, and direct launches and graph mostly agree to the bit: a row whose output's digest
         is already there is stored once, and ``output_row_series`` says with which series.
         """
+        self.require_room()
         owner = self._series[series]
         group = owner.create_group("verified_after")
         _write_checks(group, verification)
@@ -275,11 +299,12 @@ class SessionWriter:
         """Marks the file complete and gives it its name.
 
         Raises:
-            RecordError: meanwhile a file has taken the name; the samples stay in the partial file.
+            RecordError: the disk is full, or meanwhile a file has taken the name; the samples stay in the partial file.
         """
+        self.require_room()
         self._file.attrs.update(complete=True, finished=utc_now())
         seal(self._file)
-        self._file.close()
+        self._close()
         try:
             os.link(self.partial, self.path)  # unlike a rename, never replaces what is there
         except FileExistsError:
@@ -291,10 +316,17 @@ class SessionWriter:
         else:
             self.partial.unlink()
 
+    def let_go(self) -> None:
+        """Leaves the file as it is on the disk. After a write that failed, HDF5 would try again whenever an object of
+        it is closed, and then crash: from now on it writes to nowhere, and believes that all is well.
+        """
+        with suppress(Exception), open(os.devnull, "r+b") as nowhere:
+            os.dup2(nowhere.fileno(), self._file.id.get_vfd_handle())
+
     def close(self) -> bool:
         """Closes an unfinished file, and removes it where it holds no sample. Returns whether it is kept."""
         with suppress(Exception):  # after a write that failed; what went wrong has been raised already
-            self._file.close()
+            self._close()
         if self._samples == 0:
             self.partial.unlink(missing_ok=True)
         return self._samples > 0
