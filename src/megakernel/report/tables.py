@@ -20,6 +20,8 @@ from megakernel.record.facts import DeviceFacts
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Series, Session
 from megakernel.record.verification import Result
+from megakernel.report.penalties import CAVEAT, CONTROLS, Penalty, penalties
+from megakernel.report.published import load_published
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
 
 # Wider than any table: Rich would cut what does not fit, and a number that is cut is lost.
@@ -111,6 +113,32 @@ def print_session(session: Session) -> None:
     )
     print_table(columns, body, title)
     print_lines(_notes(session))
+    print_penalties(penalties([session]))
+
+
+def print_penalties(found: Sequence[Penalty]) -> None:
+    """What the controls show of retention, beside what was published of an H100. Nothing where there is none."""
+    if not found:
+        return
+    published = load_published()
+    columns = [("control", False), ("gives up", False), ("penalty", True), ("sessions", False), ("of", True)]
+    columns += [("paired rounds", False), ("published, H100", True)]
+    body = []
+    for penalty in found:
+        stated_ns = published.penalties_ns.get(penalty.control)
+        span = f"{_signed(penalty.least_ns)} to {_signed(penalty.most_ns)}"
+        rounds = ", ".join(str(count) for count in penalty.paired_rounds)
+        cells = [penalty.control, CONTROLS[penalty.control], _signed(penalty.mean_ns), span, len(penalty.session_ns)]
+        body.append([*cells, rounds, "-" if stated_ns is None else _signed(stated_ns)])
+    rows = found[0].rows
+    title = f"retention penalties at {rows} rows, graph replay: microseconds of host completion over control_retain"
+    print_lines(["", f"{title}; median of paired rounds, mean and range over sessions"])
+    print_table(columns, body)
+    print_lines([CAVEAT])
+
+
+def _signed(ns: float) -> str:
+    return f"{ns / 1e3:+.2f}"
 
 
 def _rounds(session: Session) -> str:
