@@ -8,6 +8,7 @@ from tests.unit.test_summary import series, session
 
 from megakernel.record.session import Session
 from megakernel.report import tables
+from megakernel.report.content import penalty_table
 from megakernel.report.penalties import CAVEAT, Penalty, penalties, penalty_records
 from megakernel.report.published import load_published
 
@@ -63,7 +64,7 @@ def test_a_session_without_a_control_adds_nothing_to_it() -> None:
 
 def test_penalties_are_printed_with_the_published_ones_and_the_caveat(capsys: Capture) -> None:
     found = penalties([controls([10_000], [11_500], [12_000]), controls([10_000], [11_700], [9_500])])
-    tables.print_penalties(found)
+    tables.print_content(penalty_table(found, load_published()))
     out = capsys.readouterr().out
     reload_, spill = (line.split("  ") for line in out.splitlines() if line.startswith("control_"))
     assert [cell.strip() for cell in reload_ if cell.strip()] == [
@@ -73,7 +74,7 @@ def test_penalties_are_printed_with_the_published_ones_and_the_caveat(capsys: Ca
     assert CAVEAT in out
     assert "published" in out
     assert penalty_records(found)[0]["session_ns"] == (1500.0, 1700.0)
-    tables.print_penalties([])
+    tables.print_content(penalty_table([], load_published()))
     assert capsys.readouterr().out == ""
 
 

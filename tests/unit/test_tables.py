@@ -29,12 +29,26 @@ def test_a_piped_table_is_plain_text_with_a_line_for_each_series(tmp_path: Path,
     assert "\x1b" not in out
     lines = out.splitlines()
     assert lines[0].startswith(
-        "Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: median and p10"
+        "Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: medians of "
     )
-    (copy,) = [line.split() for line in lines if " copy " in line and "graph" in line]
+    (copy,) = [line.split() for line in lines if " copy " in line and "16" in line]
     (retained,) = [line.split() for line in lines if "row_retained" in line]
-    assert copy == ["16", "copy", "graph", "256x1024", "1", *["4.50", "4.10-4.90"] * 4, "-", "1.00", "1.00"]
-    assert retained == ["16", "row_retained", "graph", "256x1024", "1", *["9.00", "9.00-9.00"] * 4, "-", "2.00", "2.00"]
+    assert copy == ["16", "copy", "256x1024", "1", "-", "4.50", "4.10-4.90", "4.50", "1.00", "1.00"]
+    assert retained == ["16", "row_retained", "256x1024", "1", "-", "9.00", "9.00-9.00", "9.00", "2.00", "2.00"]
+
+
+def test_everything_is_every_metric_of_every_submission(tmp_path: Path, capsys: Capture) -> None:
+    tables.print_session(load(write_session(tmp_path / "a.h5", {"copy": [4000, 5000]})), everything=True)
+    (copy,) = [line.split() for line in capsys.readouterr().out.splitlines() if " copy " in line and "16" in line]
+    metrics = ["4.50", "4.10-4.90"] * 4
+    assert copy == ["16", "copy", "graph", "warm", "256x1024", "1", *metrics, "-", "1.00", "1.00"]
+
+
+def test_one_round_has_no_spread(tmp_path: Path, capsys: Capture) -> None:
+    path = write_session(tmp_path / "a.h5", {"copy": [4000]})
+    for everything in (False, True):
+        tables.print_session(load(path), everything=everything)
+        assert "one round" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["[bold]x[/bold]", "[/]", ":rocket:", "[link=a]b", "\\[x]", "{x}"])
