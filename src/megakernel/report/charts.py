@@ -48,8 +48,8 @@ def completion(analysis: Analysis) -> "Figure":
         _completion_panel(panel, analysis, rows, steps)
     note = "bars: mean of the session medians; whiskers span them" if len(analysis.sessions) > 1 else "one session"
     figure.suptitle(
-        f"Host completion, {short(analysis.device, 40)}, warm ({note})\n"
-        "“+” marks successive steps; percentages: latency against local fusion by graph; axis ranges differ",
+        f"Host completion, {short(analysis.device, 40)}, warm ({note})\n“+”: successive steps; *: stands for the "
+        "megakernels; percentages: latency against local fusion; axis ranges differ",
         fontsize=9,
         x=0.01,
         ha="left",
@@ -96,7 +96,7 @@ def _completion_panel(panel: Any, analysis: Analysis, rows: int, steps: list[tup
     panel.set_ylim(len(steps) - 0.4, -0.9)
     panel.set_xlim(0, longest * 1.3)
     panel.set_xlabel("host completion, µs")
-    panel.set_title(f"{rows} row{'s' if rows > 1 else ''}   (* stands for the megakernels)", fontsize=9)
+    panel.set_title(f"{rows} row{'s' if rows > 1 else ''}", fontsize=9)
     panel.tick_params(axis="y", length=0)
 
 
@@ -192,17 +192,18 @@ def distance(analysis: Analysis) -> "Figure":
             event = _ratio(analysis, name, rows, "event_interval")
             if host and event:
                 panel.plot([host, event], [place, place], color=FAINT, linewidth=1.0, zorder=1)
-            for value, filled in ((event, False), (host, True)):
+            for value, filled, shift, side in ((event, False, 6, "left"), (host, True, -6, "right")):
                 if value:
                     _dot(panel, value, place, family(name), filled=filled)
                     panel.annotate(
-                        f"{value:.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=6.5
+                        f"{value:.2f}", (value, place), (shift, 0), textcoords="offset points", ha=side, va="center",
+                        fontsize=7,
                     )  # fmt: skip
         panel.axvline(1, color=FLOOR, linewidth=1.0, linestyle=(0, (4, 2)))
         panel.set_yticks(range(len(names[rows])), [short(name) for name in names[rows]])
         panel.set_ylim(len(names[rows]) - 0.5, -0.7)
-        panel.set_xlim(left=0.8)
-        panel.margins(x=0.1)
+        panel.margins(x=0.12)
+        panel.set_xlim(left=0.6)
         panel.tick_params(axis="y", length=0)
         panel.set_title(f"{rows} row{'s' if rows > 1 else ''}")
         panel.set_xlabel("times copy (dashed) in the same run")
@@ -213,6 +214,8 @@ def distance(analysis: Analysis) -> "Figure":
 
 def rounds(analysis: Analysis) -> "Figure":
     """Each round's host completion against the series' median, and the SM clock, so that drift shows."""
+    from matplotlib.lines import Line2D
+
     sessions = list(zip(analysis.sessions, analysis.details, strict=True))
     counts = analysis.row_counts
     figure = new_figure(4.9 * len(sessions), 1.9 * len(counts) + 0.9)
@@ -243,8 +246,11 @@ def rounds(analysis: Analysis) -> "Figure":
             panel.tick_params(axis="x", labelbottom=False)
             states = [shape for shape in details.shapes if shape.problem.rows == rows]
             _clock_panel(below, states, panel)
-    grid[-1][0].set_xlabel("round")
-    handles = [_handle(INK, "throttled round", filled=True, mark="x")] if _throttled(analysis) else []
+    for panel in grid[-1]:
+        panel.set_xlabel("round")
+    handles = [Line2D([], [], color=FAINT, label="others")]
+    if _throttled(analysis):
+        handles.append(_handle(WARNING, "throttled round", filled=True, mark="x"))
     figure.legend(handles=_family_handles(analysis) + handles, loc="outside upper center", ncols=6)
     return figure
 
@@ -253,6 +259,8 @@ def _clock_panel(panel: Any, states: list[Any], above: Any) -> None:
     clock = np.concatenate([s.sm_clock_mhz for s in states]) if states else np.empty((0, 2))
     throttled = np.concatenate([s.throttled for s in states]) if states else np.empty(0, np.bool_)
     panel.set_xlim(above.get_xlim())
+    for each in (above, panel):
+        each.xaxis.get_major_locator().set_params(integer=True)
     panel.set_ylabel("SM MHz", fontsize=7.5)
     if not np.isfinite(clock).any():
         panel.text(0.5, 0.5, "clock unavailable", transform=panel.transAxes, ha="center", va="center", fontsize=8)
@@ -284,8 +292,7 @@ def _ratio(analysis: Analysis, name: str, rows: int, metric: str) -> float | Non
 def _dot(panel: Any, x: float, y: float, colour: str, *, filled: bool) -> None:
     mark = MARKS[colour]
     face = colour if filled else "white"
-    size = 7 if mark == "|" else 5
-    panel.plot(x, y, mark, markerfacecolor=face, markeredgecolor=colour, markersize=size, markeredgewidth=1.2, zorder=3)
+    panel.plot(x, y, mark, markerfacecolor=face, markeredgecolor=colour, markersize=5, markeredgewidth=1.2, zorder=3)
 
 
 def _handle(colour: str, label: str, *, filled: bool, mark: str = "o") -> Any:

@@ -10,8 +10,6 @@ from megakernel.variants.declaration import Stage, Variant
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The operator's: statistics before exponentials, exponential sums before normalising.
-_SYNCHRONISATIONS = 2
 _SHARED = "#009E73"
 _READ, _WRITTEN = "o", "s"
 
@@ -50,19 +48,49 @@ def _keeps_tile(stage: Stage) -> bool:
     return stage.shared.bytes_per_element > 0
 
 
+def _exchanged(stage: Stage) -> list[str]:
+    """What the blocks of one kernel pass to each other: each such quantity needs a meeting of its own."""
+    read = {access.quantity.name for access in stage.reads}
+    return [access.quantity.name for access in stage.writes if access.quantity.name in read]
+
+
+def _phases(stage: Stage) -> int:
+    """The parts into which meetings cut a kernel."""
+    return len(_exchanged(stage)) + 1 if stage.barrier != "none" else 1
+
+
+def _place(stage: Stage, name: str, *, written: bool) -> float:
+    """Where in a kernel's column a quantity is touched, 0 to 1: it is written before its meeting and read after it.
+
+    The declaration does not say more: what is only read counts as read at first, what is only written at last.
+    """
+    phases, exchanged = _phases(stage), _exchanged(stage)
+    if phases == 1:
+        return 0.62 if written else 0.38
+    if name in exchanged:
+        phase = exchanged.index(name) + (0 if written else 1)
+    else:
+        phase = phases - 1 if written else 0
+    return (phase + (0.7 if written else 0.3)) / phases
+
+
 def _storage_panel(panel: Any, variant: Variant, names: list[str]) -> None:
     count = len(variant.stages)
-    alone = 9 / max(count, 3) if count < 3 else 1  # one kernel is drawn as wide as it matters
     for place, name in enumerate(names):
-        touched = [i for i, s in enumerate(variant.stages) if name in {a.quantity.name for a in s.reads + s.writes}]
         panel.axhline(place, color="#EEEEEE", linewidth=0.8, zorder=0)
+        touched = [
+            column - 0.42 + 0.84 * _place(stage, name, written=written)
+            for column, stage in enumerate(variant.stages)
+            for written, accesses in ((False, stage.reads), (True, stage.writes))
+            if name in {access.quantity.name for access in accesses}
+        ]
         if len(touched) > 1:
-            panel.plot([touched[0], touched[-1]], [place, place], color=FAINT, linewidth=1.6, zorder=1)
+            panel.plot([min(touched), max(touched)], [place, place], color=FAINT, linewidth=1.6, zorder=1)
     for column, stage in enumerate(variant.stages):
         _kernel_column(panel, variant, stage, column, names)
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -1.3)
-    panel.set_xlim(-0.6, max(count - 0.4, 0.6 * alone))
+    panel.set_xlim(-0.5, count - 0.5)
     panel.set_xticks([])
     panel.tick_params(axis="y", length=0)
     for side in ("left", "bottom"):
@@ -75,28 +103,26 @@ def _kernel_column(panel: Any, variant: Variant, stage: Stage, column: int, name
     from matplotlib.patches import Rectangle
 
     colour = family(variant.name)
-    bottom = len(names) - 0.5
+    left, bottom = column - 0.42, len(names) - 0.5
     panel.add_patch(
-        Rectangle(
-            (column - 0.42, -0.5), 0.84, bottom + 0.5, facecolor=colour, alpha=0.13, edgecolor=colour, linewidth=1
-        )
+        Rectangle((left, -0.5), 0.84, bottom + 0.5, facecolor=colour, alpha=0.13, edgecolor=colour, linewidth=1)
     )
     panel.text(column, -0.62, short(_name(stage), 16), ha="center", va="bottom", fontsize=7)
-    for accesses, offset, mark in ((stage.reads, -0.1, _READ), (stage.writes, 0.1, _WRITTEN)):
+    for written, accesses in ((False, stage.reads), (True, stage.writes)):
         for access in accesses:
-            if access.quantity.name in names:
-                face = "white" if mark == _READ else INK
-                place = names.index(access.quantity.name)
+            name = access.quantity.name
+            if name in names:
+                x = left + 0.84 * _place(stage, name, written=written)
                 panel.plot(
-                    column + offset, place, mark, markerfacecolor=face, markeredgecolor=INK, markersize=5, zorder=3
+                    x, names.index(name), _WRITTEN if written else _READ, markerfacecolor=INK if written else "white",
+                    markeredgecolor=INK, markersize=5, zorder=3,
                 )  # fmt: skip
     if _keeps_tile(stage):
         place = names.index("shared memory")
-        panel.plot([column - 0.38, column + 0.38], [place, place], color=_SHARED, linewidth=5, solid_capstyle="butt")
-    if stage.barrier != "none":
-        for step in range(1, _SYNCHRONISATIONS + 1):
-            x = column - 0.42 + 0.84 * step / (_SYNCHRONISATIONS + 1)
-            panel.plot([x, x], [-0.5, bottom], color=WARNING, linewidth=1.1, linestyle=(0, (3, 2)), zorder=2)
+        panel.plot([left + 0.04, left + 0.8], [place, place], color=_SHARED, linewidth=5, solid_capstyle="butt")
+    for step in range(1, _phases(stage)):
+        x = left + 0.84 * step / _phases(stage)
+        panel.plot([x, x], [-0.5, bottom], color=WARNING, linewidth=1.1, linestyle=(0, (3, 2)), zorder=2)
 
 
 def _storage_handles() -> list[Any]:
@@ -105,7 +131,7 @@ def _storage_handles() -> list[Any]:
     return [
         Line2D([], [], linestyle="", marker=_READ, markerfacecolor="white", markeredgecolor=INK, label="read"),
         Line2D([], [], linestyle="", marker=_WRITTEN, markerfacecolor=INK, markeredgecolor=INK, label="written"),
-        Line2D([], [], color=FAINT, linewidth=2, label="kept in global memory between kernels"),
+        Line2D([], [], color=FAINT, linewidth=2, label="kept in global memory"),
         Line2D([], [], color=_SHARED, linewidth=5, label="kept in shared memory"),
         Line2D([], [], color=WARNING, linestyle=(0, (3, 2)), label="barrier inside the kernel"),
     ]
@@ -120,11 +146,11 @@ def dependencies(analysis: Analysis) -> "Figure":
     for line, variant in enumerate(variants):
         _chain(panel, variant, line, longest)
     panel.set_xlim(-0.02, longest + 0.02)
-    panel.set_ylim(len(variants) - 0.35, -0.75)
+    panel.set_ylim(len(variants) - 0.65, -0.7)
     panel.axis("off")
     panel.set_title(
         "solid arrow: all blocks have finished   dashed arrow: programmatic, may begin early   "
-        "dashed line in a box: its blocks meet",
+        "dashed line in a box: its blocks meet (a barrier)",
         fontsize=8,
     )
     return figure
@@ -134,7 +160,7 @@ def _chain(panel: Any, variant: Variant, line: int, longest: int) -> None:
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
     count = len(variant.stages)
-    width = min(longest / count, 3.0)
+    width = longest / count
     colour = family(variant.name)
     panel.text(0, line - 0.42, f"{variant.name}", fontsize=9, fontweight="bold", va="bottom")
     for column, stage in enumerate(variant.stages):
@@ -145,20 +171,18 @@ def _chain(panel: Any, variant: Variant, line: int, longest: int) -> None:
         )  # fmt: skip
         panel.add_patch(box)
         middle = left + 0.05 + (width - 0.28) / 2
-        most = 13 if width < 2 else 40
+        most = 15 if width < 2 else 40
         meeting = {"none": "", "row": ", meet per row", "grid": ", all meet"}[stage.barrier]
         panel.text(
-            middle, line - 0.09, short(_name(stage), most), ha="center", va="center", fontsize=6.3 if width < 2 else 8
+            middle, line - 0.09, short(_name(stage), most), ha="center", va="center", fontsize=5.6 if width < 2 else 8
         )
         panel.text(
             middle, line + 0.12, _grid(stage) + meeting, ha="center", va="center", fontsize=5.8 if width < 2 else 7,
             color="#444444",
         )  # fmt: skip
-        if stage.barrier != "none":
-            for step in range(1, _SYNCHRONISATIONS + 1):
-                x = left + 0.05 + (width - 0.28) * step / (_SYNCHRONISATIONS + 1)
-                for low, high in ((-0.3, -0.2), (0.2, 0.26)):
-                    panel.plot([x, x], [line + low, line + high], color=WARNING, linewidth=1.6)
+        for step in range(1, _phases(stage)):
+            x = left + 0.05 + (width - 0.28) * step / _phases(stage)
+            panel.plot([x, x], [line - 0.3, line + 0.26], color=WARNING, linewidth=1.2, linestyle=(0, (3, 2)))
         if column:
             early = bool(getattr(stage, "programmatic", False))
             panel.add_patch(

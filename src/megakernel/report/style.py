@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 FLOOR, UNFUSED, LOCAL, MEGAKERNEL, OTHER = "#999999", "#E69F00", "#56B4E9", "#005A8C", "#CC79A7"
 WARNING = "#D55E00"
 INK, FAINT = "#222222", "#BBBBBB"
-MARKS = {FLOOR: "|", UNFUSED: "s", LOCAL: "o", MEGAKERNEL: "D", OTHER: "^"}
+MARKS = {FLOOR: "v", UNFUSED: "s", LOCAL: "o", MEGAKERNEL: "D", OTHER: "^"}
 HATCHES = {FLOOR: "", UNFUSED: "////", LOCAL: "....", MEGAKERNEL: "", OTHER: "xx"}
 FAMILIES = {"floor": FLOOR, "unfused": UNFUSED, "local fusion": LOCAL, "megakernel": MEGAKERNEL, "other": OTHER}
 
