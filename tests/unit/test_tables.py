@@ -28,9 +28,7 @@ def test_a_piped_table_is_plain_text_with_a_line_for_each_series(tmp_path: Path,
     assert out.isascii()
     assert "\x1b" not in out
     lines = out.splitlines()
-    assert lines[0].startswith(
-        "Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: medians of "
-    )
+    assert lines[0].startswith("Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: medians of ")
     (copy,) = [line.split() for line in lines if " copy " in line and "16" in line]
     (retained,) = [line.split() for line in lines if "row_retained" in line]
     assert copy == ["16", "copy", "256x1024", "1", "-", "4.50", "4.10-4.90", "4.50", "1.00", "1.00"]

@@ -51,7 +51,8 @@ class SeriesDetails:
         shape: position in ``Details.shapes``.
         checks_before: how many checks it passed or failed before timing; ``checks_after``, after it.
         worst_error: the greatest error over what is allowed, of all accuracy checks; None where there is none.
-        bytes_read: what its launches ask of global memory, before any cache, as declared; None in older files.
+        moved_bytes: what its launches read and write of global memory, before any cache, as declared; None in files
+            that do not say.
     """
 
     shape: int
@@ -62,8 +63,7 @@ class SeriesDetails:
     failed: tuple[str, ...]
     output_sha256: str
     resources: tuple[Resources, ...]
-    bytes_read: int | None
-    bytes_written: int | None
+    moved_bytes: int | None
     compiler: Mapping[str, str]
 
 
@@ -168,8 +168,7 @@ def _series(group: h5py.Group, position: Mapping[int, int]) -> SeriesDetails:
         failed=tuple(name for name, good in zip(names, passed, strict=True) if not good),
         output_sha256=str(checks[-1].attrs.get("output_sha256", "")),
         resources=tuple(_resources(group["resources"][name]) for name in sorted(group["resources"])),
-        bytes_read=_total(launches, "bytes_read"),
-        bytes_written=_total(launches, "bytes_written"),
+        moved_bytes=_moved_bytes(launches),
         compiler={name: _text(dataset) for name, dataset in group.get("compiler", {}).items()},
     )
 
@@ -188,9 +187,10 @@ def _resources(group: h5py.Group) -> Resources:
     )
 
 
-def _total(launches: list[dict[str, Any]], name: str) -> int | None:
-    values = [launch.get(name) for launch in launches]
-    return None if None in values else sum(int(value) for value in values if value is not None)
+def _moved_bytes(launches: list[dict[str, Any]]) -> int | None:
+    if not all("reads" in launch and "writes" in launch for launch in launches):
+        return None
+    return sum(int(transfer["nbytes"]) for launch in launches for transfer in (*launch["reads"], *launch["writes"]))
 
 
 def _sources(file: h5py.File) -> dict[str, str]:

@@ -292,7 +292,9 @@ def _ratio(analysis: Analysis, name: str, rows: int, metric: str) -> float | Non
 def _dot(panel: Any, x: float, y: float, colour: str, *, filled: bool) -> None:
     mark = MARKS[colour]
     face = colour if filled else "white"
-    panel.plot(x, y, mark, markerfacecolor=face, markeredgecolor=colour, markersize=5, markeredgewidth=1.2, zorder=3)
+    panel.plot(
+        x, y, mark, markerfacecolor=face, markeredgecolor=colour, markersize=5, markeredgewidth=1.2, zorder=3
+    )  # fmt: skip
 
 
 def _handle(colour: str, label: str, *, filled: bool, mark: str = "o") -> Any:

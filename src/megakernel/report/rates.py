@@ -53,8 +53,8 @@ def peak_gb_s(device: str) -> float | None:
 
 def declared_bytes(series: Series, details: SeriesDetails) -> int | None:
     """What the file says its launches read and write; for older files what the catalogue declares."""
-    if details.bytes_read is not None and details.bytes_written is not None:
-        return details.bytes_read + details.bytes_written
+    if details.moved_bytes is not None:
+        return details.moved_bytes
     variant = CATALOGUE.get(series.variant)
     if variant is None:
         return None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from megakernel.report.analysis import Analysis
 from megakernel.report.style import FAINT, INK, WARNING, family, new_figure, short
 from megakernel.variants.catalogue import CATALOGUE
-from megakernel.variants.declaration import Stage, Variant
+from megakernel.variants.declaration import Access, Stage, Variant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,12 @@ def storage(analysis: Analysis) -> "Figure":
 def _lanes(variant: Variant) -> list[str]:
     """Quantities that hold values, by first use; y last; shared memory below them where a tile is kept there."""
     names = list(
-        dict.fromkeys(a.quantity.name for s in variant.stages for a in s.reads + s.writes if a.quantity.components)
+        dict.fromkeys(
+            access.quantity.name
+            for stage in variant.stages
+            for access in _touched(stage.reads + stage.writes)
+            if access.quantity.components
+        )
     )
     names.sort(key=lambda name: name == "y")
     return [*names, "shared memory"] if any(_keeps_tile(stage) for stage in variant.stages) else names
@@ -50,8 +55,13 @@ def _keeps_tile(stage: Stage) -> bool:
 
 def _exchanged(stage: Stage) -> list[str]:
     """What the blocks of one kernel pass to each other: each such quantity needs a meeting of its own."""
-    read = {access.quantity.name for access in stage.reads}
-    return [access.quantity.name for access in stage.writes if access.quantity.name in read]
+    read = {access.quantity.name for access in _touched(stage.reads)}
+    return [access.quantity.name for access in _touched(stage.writes) if access.quantity.name in read]
+
+
+def _touched(accesses: tuple[Access, ...]) -> list[Access]:
+    """Without those of which a kernel takes the address alone."""
+    return [access for access in accesses if access.scope != "untouched"]
 
 
 def _phases(stage: Stage) -> int:
@@ -67,10 +77,8 @@ def _place(stage: Stage, name: str, *, written: bool) -> float:
     phases, exchanged = _phases(stage), _exchanged(stage)
     if phases == 1:
         return 0.62 if written else 0.38
-    if name in exchanged:
-        phase = exchanged.index(name) + (0 if written else 1)
-    else:
-        phase = phases - 1 if written else 0
+    of_the_rest = phases - 1 if written else 0
+    phase = exchanged.index(name) + (0 if written else 1) if name in exchanged else of_the_rest
     return (phase + (0.7 if written else 0.3)) / phases
 
 
@@ -82,7 +90,7 @@ def _storage_panel(panel: Any, variant: Variant, names: list[str]) -> None:
             column - 0.42 + 0.84 * _place(stage, name, written=written)
             for column, stage in enumerate(variant.stages)
             for written, accesses in ((False, stage.reads), (True, stage.writes))
-            if name in {access.quantity.name for access in accesses}
+            if name in {access.quantity.name for access in _touched(accesses)}
         ]
         if len(touched) > 1:
             panel.plot([min(touched), max(touched)], [place, place], color=FAINT, linewidth=1.6, zorder=1)
@@ -109,7 +117,7 @@ def _kernel_column(panel: Any, variant: Variant, stage: Stage, column: int, name
     )
     panel.text(column, -0.62, short(_name(stage), 16), ha="center", va="bottom", fontsize=7)
     for written, accesses in ((False, stage.reads), (True, stage.writes)):
-        for access in accesses:
+        for access in _touched(accesses):
             name = access.quantity.name
             if name in names:
                 x = left + 0.84 * _place(stage, name, written=written)
@@ -184,7 +192,7 @@ def _chain(panel: Any, variant: Variant, line: int, longest: int) -> None:
             x = left + 0.05 + (width - 0.28) * step / _phases(stage)
             panel.plot([x, x], [line - 0.3, line + 0.26], color=WARNING, linewidth=1.2, linestyle=(0, (3, 2)))
         if column:
-            early = bool(getattr(stage, "programmatic", False))
+            early = stage.programmatic
             panel.add_patch(
                 FancyArrowPatch(
                     (left - 0.22, line - 0.02), (left + 0.05, line - 0.02), arrowstyle="-|>", mutation_scale=8,
@@ -198,4 +206,6 @@ def _name(stage: Stage) -> str:
 
 
 def _grid(stage: Stage) -> str:
+    if stage.library:
+        return stage.library
     return {"tiles": "block per tile", "rows": "block per row", "one": "one block"}[stage.grid]

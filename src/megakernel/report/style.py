@@ -74,7 +74,7 @@ def settings() -> Any:
         import matplotlib
     except ImportError as error:
         raise MissingError("figures need Matplotlib: pip install 'megakernel[report]'") from error
-    known = {name: value for name, value in _SETTINGS.items() if name in matplotlib.rcParams}
+    known: Any = {name: value for name, value in _SETTINGS.items() if name in matplotlib.rcParams}
     return matplotlib.rc_context(known)
 
 
