@@ -101,17 +101,7 @@ def analyse(
         UsageError: a file is given twice: it would look like two sessions that agree.
         RecordError: a file holds no finished round, or the files do not belong together.
     """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise UsageError("a file is given twice: give each session once")
-    sessions = [load_finished(path) for path in paths]
-    if any(_same_samples(*two) for two in combinations(sessions, 2)):
-        raise UsageError("two of the files hold the same samples: give each session once")
-    details = [load_details(path) for path in paths]
-    excluded = 0
-    if exclude_throttled:
-        for position, (session, of_session) in enumerate(zip(sessions, details, strict=True)):
-            sessions[position], count = without_throttled(session, of_session)
-            excluded += count
+    sessions, details, excluded = _load_all(paths, exclude_throttled=exclude_throttled)
     rows = summarise(*sessions)
     stand_ins = StandIns(frozen or {})
     bytes_of = {
@@ -131,6 +121,32 @@ def analyse(
         published=load_published(),
         excluded_rounds=excluded,
     )
+
+
+def load_pair(first: Path, second: Path, *, exclude_throttled: bool = False) -> tuple[Session, Session, int]:
+    """Two runs to compare, and how many throttled rounds were left out.
+
+    Raises:
+        UsageError: they are the same run.
+        RecordError: one holds no finished round.
+    """
+    (one, other), _, excluded = _load_all([first, second], exclude_throttled=exclude_throttled)
+    return one, other, excluded
+
+
+def _load_all(paths: Sequence[Path], *, exclude_throttled: bool) -> tuple[list[Session], list[Details], int]:
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError("a file is given twice: give each session once")
+    sessions = [load_finished(path) for path in paths]
+    if any(_same_samples(*two) for two in combinations(sessions, 2)):
+        raise UsageError("two of the files hold the same samples: give each session once")
+    details = [load_details(path) for path in paths]
+    excluded = 0
+    if exclude_throttled:
+        for position, (session, of_session) in enumerate(zip(sessions, details, strict=True)):
+            sessions[position], count = without_throttled(session, of_session)
+            excluded += count
+    return sessions, details, excluded
 
 
 def _same_samples(first: Session, second: Session) -> bool:

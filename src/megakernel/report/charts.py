@@ -203,7 +203,7 @@ def distance(analysis: Analysis) -> "Figure":
         panel.set_yticks(range(len(names[rows])), [short(name) for name in names[rows]])
         panel.set_ylim(len(names[rows]) - 0.5, -0.7)
         panel.margins(x=0.12)
-        panel.set_xlim(left=0.6)
+        panel.set_xlim(left=min(0.6, panel.get_xlim()[0]))
         panel.tick_params(axis="y", length=0)
         panel.set_title(f"{rows} row{'s' if rows > 1 else ''}")
         panel.set_xlabel("times copy (dashed) in the same run")
@@ -235,10 +235,10 @@ def rounds(analysis: Analysis) -> "Figure":
                 if not middle > 0:
                     continue
                 followed = series.variant in shown[rows]
+                colour = family(series.variant)
                 panel.plot(
-                    series.rounds, 100 * (values / middle - 1), marker=MARKS[family(series.variant)] if followed else "",
-                    color=family(series.variant) if followed else FAINT, markersize=3.2, linewidth=1.0,
-                    zorder=3 if followed else 1,
+                    series.rounds, 100 * (values / middle - 1), marker=MARKS[colour] if followed else "",
+                    color=colour if followed else FAINT, markersize=3.2, linewidth=1.0, zorder=3 if followed else 1,
                 )  # fmt: skip
             panel.axhline(0, color=FAINT, linewidth=0.6)
             panel.set_ylabel("% of median", fontsize=7.5)
@@ -256,7 +256,8 @@ def rounds(analysis: Analysis) -> "Figure":
 
 
 def _clock_panel(panel: Any, states: list[Any], above: Any) -> None:
-    clock = np.concatenate([s.sm_clock_mhz for s in states]) if states else np.empty((0, 2))
+    read = np.concatenate([s.sm_clock_mhz for s in states]) if states else np.empty((0, 2))
+    clock = np.fmin(read[:, 0], read[:, 1])  # the lower of before and after; of one alone, that
     throttled = np.concatenate([s.throttled for s in states]) if states else np.empty(0, np.bool_)
     panel.set_xlim(above.get_xlim())
     for each in (above, panel):
@@ -267,9 +268,9 @@ def _clock_panel(panel: Any, states: list[Any], above: Any) -> None:
         panel.set_yticks([])
         return
     places = np.arange(len(clock))
-    panel.step(places, clock[:, 1], where="mid", color=INK, linewidth=1.0)
+    panel.step(places, clock, where="mid", color=INK, linewidth=1.0)
     if throttled.any():
-        panel.plot(places[throttled], clock[throttled, 1], "x", color=WARNING, markersize=6)
+        panel.plot(places[throttled], clock[throttled], "x", color=WARNING, markersize=6)
     low, high = np.nanmin(clock), np.nanmax(clock)
     panel.set_ylim(low - max(20, 0.1 * (high - low)), high + max(20, 0.1 * (high - low)))
     panel.set_yticks(sorted({float(low), float(high)}))

@@ -7,6 +7,7 @@ import numpy as np
 
 from megakernel.record.session import Session
 from megakernel.report.analysis import TARGET_ROWS, TARGET_SPEED_UP, Analysis, Target
+from megakernel.report.compare import Comparison, Rules
 from megakernel.report.drift import drifts
 from megakernel.report.penalties import CAVEAT, CONTROLS, Penalty
 from megakernel.report.published import Published
@@ -221,6 +222,36 @@ def evicted_table(analysis: Analysis) -> Table | None:
     )
     note = "a buffer larger than the L2 is read before each invocation; that everything is cold is not guaranteed"
     return Table("evicted diagnostic: host completion in microseconds", columns, tuple(body), (note,))
+
+
+def comparison_table(comparisons: Sequence[Comparison], rules: Rules) -> Table:
+    """A line for each comparison; what changed first."""
+    order = {"slower": 0, "faster": 1, "ambiguous": 2, "same": 3}
+    columns = (
+        *(("verdict", False), ("rows", True), ("variant", False), ("submission", False), ("cache", False)),
+        *(("metric", False), ("first", True), ("second", True), ("change", True), ("interval", False)),
+        *(("floors", True), ("rounds", False), ("why", False)),
+    )
+    body = []
+    for each in sorted(comparisons, key=lambda each: (order[each.verdict], each.rows)):
+        span = "-" if each.low is None or each.high is None else f"{percent(each.low)} to {percent(each.high)}"
+        cells = [each.verdict, str(each.rows), each.variant, each.submission, each.cache, each.metric]
+        cells += [us(each.first_median_ns), us(each.second_median_ns), percent(each.change), span]
+        floors = "none" if each.floor_change is None else f"{100 * each.floor_change:.2f} %"
+        body.append((*cells, floors, f"{each.first_rounds}, {each.second_rounds}", each.why or "-"))
+    return Table(
+        f"{len(comparisons)} comparisons, second run against first: medians of round values in microseconds",
+        columns,
+        tuple(body),
+        (
+            f"threshold {100 * rules.threshold:g} %; where nothing has changed, a wrong faster or slower anywhere in "
+            f"this table has a chance of {100 * rules.error_rate:g} % at most; intervals include what the floors moved",
+        ),
+    )
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.2f} %"
 
 
 def verification_table(analysis: Analysis) -> Table:

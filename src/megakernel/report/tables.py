@@ -118,6 +118,12 @@ def print_report(analysis: Analysis) -> None:
     print_lines(python_note(analysis.sessions))
 
 
+def pair_notes(first: Session, second: Session, excluded: int) -> list[str]:
+    """What to know of two runs before their comparison."""
+    lines = [f"{session.path}: {line}" for session in (first, second) for line in session_notes(session)]
+    return lines + ([f"{excluded} throttled rounds are excluded, as asked"] if excluded else [])
+
+
 def print_session(session: Session, *, everything: bool = False) -> None:
     """A line for each variant and shape; with ``everything`` one for each series, with all metrics."""
     if everything:
