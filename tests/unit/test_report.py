@@ -5,6 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.reports import CHAIN, write_chain
@@ -12,7 +13,7 @@ from tests.unit.reports import CHAIN, write_chain
 from megakernel.cli.main import run
 from megakernel.errors import RecordError, UsageError
 from megakernel.report import content
-from megakernel.report.analysis import analyse
+from megakernel.report.analysis import analyse, frozen_pairs
 from megakernel.report.rates import peak_gb_s
 from megakernel.report.stand_ins import Pair
 
@@ -71,6 +72,16 @@ def test_the_target_is_of_the_article_s_pair_first_and_then_of_the_pilot_s(two: 
     lines = content.target_lines(analysis)
     assert "MISSED" in lines[0]
     assert "the pilot's pair (unfused / retained): MET, 28.36 / 15.23 us = 1.862" in lines[1]
+
+
+def test_stand_ins_come_from_the_files_where_these_agree(two: list[Path]) -> None:
+    plain = analyse(two).sessions[0]
+    assert frozen_pairs([plain]) == {}
+    chosen = SimpleNamespace(path="a.h5", stand_ins={16: Pair("local1", "retained")})
+    other = SimpleNamespace(path="b.h5", stand_ins={16: Pair("local1", "row_retained"), 1: Pair("a", "b")})
+    assert frozen_pairs([chosen]) == {16: Pair("local1", "retained")}  # type: ignore[list-item]
+    with pytest.raises(RecordError, match=r"b\.h5: at 16 rows local1 / row_retained stands"):
+        frozen_pairs([chosen, other])  # type: ignore[list-item]
 
 
 def test_a_target_that_was_not_measured_is_not_met_nor_missed(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code (DESIGN: 0 good, 1 bad verdict, 2 not done, 3 ambiguous, 130 Ctrl-C)."""
+    """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 3 ambiguous, 130 Ctrl-C."""
     from megakernel.errors import MegakernelError
 
     interrupts.install()

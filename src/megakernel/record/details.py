@@ -5,7 +5,7 @@ Kept apart from the reader: most uses need the samples alone.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ from megakernel.record.session import Series, Session
 
 @dataclass(frozen=True)
 class ShapeStates:
-    """The device around each round of a shape. Arrays are ``(rounds, 2)``, before and after; NaN is unavailable."""
+    """The device around each round of a shape, warm or evicted. Arrays are ``(rounds, 2)``, before and after; NaN is
+    unavailable.
+    """
 
     problem: Problem
+    cache: str
     throttled: NDArray[np.bool_]
     sm_clock_mhz: NDArray[np.float64]
     temperature_c: NDArray[np.float64]
@@ -48,7 +51,7 @@ class SeriesDetails:
     """Of one series, in the order of the session's.
 
     Attributes:
-        shape: position in ``Details.shapes``.
+        shape: position of its rounds' states in ``Details.shapes``.
         checks_before: how many checks it passed or failed before timing; ``checks_after``, after it.
         worst_error: the greatest error over what is allowed, of all accuracy checks; None where there is none.
         moved_bytes: what its launches read and write of global memory, before any cache, as declared; None in files
@@ -83,8 +86,13 @@ def load_details(path: Path) -> Details:
     """
     try:
         with h5py.File(path, "r") as file:
-            shapes = {name: _states(file["shapes"][name]) for name in sorted(file["shapes"])}
-            position = {int(name): index for index, name in enumerate(shapes)}
+            shapes: dict[tuple[int, str], ShapeStates] = {}
+            for name in sorted(file["shapes"]):
+                group = file["shapes"][name]
+                shapes[int(name), "warm"] = _states(group, group, "warm")
+                if "evicted" in group:
+                    shapes[int(name), "evicted"] = _states(group, group["evicted"], "evicted")
+            position = {key: index for index, key in enumerate(shapes)}
             return Details(
                 shapes=tuple(shapes.values()),
                 series=tuple(_series(file["series"][name], position) for name in sorted(file["series"])),
@@ -119,9 +127,13 @@ def without_throttled(session: Session, details: Details) -> tuple[Session, int]
 
 def _chosen_rounds(series: Series, keep: NDArray[np.bool_]) -> Series:
     """The series with some of its rounds. A metric that was not measured has no rounds to choose from."""
-    arrays = ("singles_ns", "enqueue_ns", "batch_ns", "event_ns", "rounds", "position")
-    chosen = {name: getattr(series, name) for name in arrays}
-    return replace(series, **{name: values[keep] if len(values) else values for name, values in chosen.items()})
+    values = {field.name: getattr(series, field.name) for field in fields(series)}
+    chosen: dict[str, Any] = {
+        name: value[keep]
+        for name, value in values.items()
+        if isinstance(value, np.ndarray) and len(value) == len(series.rounds)
+    }
+    return replace(series, **chosen)
 
 
 def chosen_rounds(session: Session, keep: Any) -> Session:
@@ -135,8 +147,8 @@ def chosen_rounds(session: Session, keep: Any) -> Session:
     )
 
 
-def _states(group: h5py.Group) -> ShapeStates:
-    attrs = group.attrs
+def _states(shape: h5py.Group, group: h5py.Group, cache: str) -> ShapeStates:
+    attrs = shape.attrs
     rounds = len(group["throttled"])
 
     def state(name: str) -> NDArray[np.float64]:
@@ -144,6 +156,7 @@ def _states(group: h5py.Group) -> ShapeStates:
 
     return ShapeStates(
         problem=Problem(int(attrs["rows"]), int(attrs["width"]), float(attrs["eps"])),
+        cache=cache,
         throttled=np.asarray(group["throttled"][()], np.bool_),
         sm_clock_mhz=state("sm_clock_mhz"),
         temperature_c=state("temperature_c"),
@@ -151,7 +164,7 @@ def _states(group: h5py.Group) -> ShapeStates:
     )
 
 
-def _series(group: h5py.Group, position: Mapping[int, int]) -> SeriesDetails:
+def _series(group: h5py.Group, position: Mapping[tuple[int, str], int]) -> SeriesDetails:
     checks = [group[name] for name in ("verified_before", "verified_after") if name in group]
     names = [_decoded(name) for check in checks for name in check["check"][()]]
     measured = [float(value) for check in checks for value in check["measured"][()]]
@@ -160,7 +173,7 @@ def _series(group: h5py.Group, position: Mapping[int, int]) -> SeriesDetails:
     worst, worst_check = max(accuracy, default=(None, ""))
     launches = json.loads(_text(group["plan"]))["launches"]
     return SeriesDetails(
-        shape=position[int(group.attrs["shape"])],
+        shape=position[int(group.attrs["shape"]), str(group.attrs.get("cache", "warm"))],
         checks_before=len(group["verified_before"]["check"]),
         checks_after=len(group["verified_after"]["check"]) if "verified_after" in group else 0,
         worst_error=worst,

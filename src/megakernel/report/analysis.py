@@ -92,10 +92,25 @@ class Analysis:
         return tuple(dict.fromkeys(row.variant for row in self.rows if rows in (None, row.rows)))
 
 
+def frozen_pairs(sessions: Sequence[Session]) -> dict[int, Pair]:
+    """What the pilot had chosen before these sessions, by row count.
+
+    Raises:
+        RecordError: the sessions had different stand-ins, so that no one pair is theirs.
+    """
+    found: dict[int, Pair] = {}
+    for session in sessions:
+        for rows, chosen in getattr(session, "stand_ins", {}).items():
+            pair = Pair(chosen.local, chosen.megakernel)
+            if found.setdefault(rows, pair) != pair:
+                raise RecordError(f"{session.path}: at {rows} rows {pair} stands, and in another session {found[rows]}")
+    return found
+
+
 def analyse(
     paths: Sequence[Path], frozen: Mapping[int, Pair] | None = None, *, exclude_throttled: bool = False
 ) -> Analysis:
-    """Loads and analyses the files of one measurement.
+    """Loads and analyses the files of one measurement; ``frozen`` pairs take the place of those in the files.
 
     Raises:
         UsageError: a file is given twice: it would look like two sessions that agree.
@@ -103,7 +118,7 @@ def analyse(
     """
     sessions, details, excluded = _load_all(paths, exclude_throttled=exclude_throttled)
     rows = summarise(*sessions)
-    stand_ins = StandIns(frozen or {})
+    stand_ins = StandIns(frozen_pairs(sessions) if frozen is None else frozen)
     bytes_of = {
         (series.variant, series.problem.rows, series.problem.width): declared_bytes(series, of_series)
         for session, of_session in zip(sessions, details, strict=True)

@@ -244,7 +244,7 @@ def rounds(analysis: Analysis) -> "Figure":
             panel.set_ylabel("% of median", fontsize=7.5)
             panel.set_title(f"{rows} row{'s' if rows > 1 else ''}, session {column + 1}", fontsize=9)
             panel.tick_params(axis="x", labelbottom=False)
-            states = [shape for shape in details.shapes if shape.problem.rows == rows]
+            states = [shape for shape in details.shapes if shape.problem.rows == rows and shape.cache == "warm"]
             _clock_panel(below, states, panel)
     for panel in grid[-1]:
         panel.set_xlabel("round")

@@ -303,6 +303,7 @@ def provenance_table(analysis: Analysis) -> Table:
         pairs |= session.environment
         pairs |= {f"source {name}": digest[:16] for name, digest in details.kernel_sources.items()}
         pairs["SM clock"] = clock_range(analysis, position)
+        pairs["frozen before"] = str(getattr(session, "freeze_state", "none"))
         pairs["throttled rounds"] = str(session.throttled_rounds)
         compilers = dict.fromkeys(
             ", ".join(f"{name} {value}" for name, value in of_series.compiler.items()) for of_series in details.series
@@ -344,6 +345,7 @@ def session_notes(session: Session) -> list[str]:
     notes = []
     if not session.complete:
         notes.append(f"INCOMPLETE: {session.interruption or 'the process ended'}")
+    notes += [f"NOT AS FROZEN: {change}" for change in getattr(session, "changes", ())]
     if session.device.get("kind") == "emulator":
         notes.append("emulated on a CPU: the times say nothing about a GPU")
     if session.throttled_rounds:

@@ -11,6 +11,9 @@ class Pair:
     local: str
     megakernel: str
 
+    def __str__(self) -> str:
+        return f"{self.local} / {self.megakernel}"
+
 
 @dataclass(frozen=True)
 class StandIns:
