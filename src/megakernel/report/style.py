@@ -12,7 +12,7 @@ FLOOR, UNFUSED, LOCAL, MEGAKERNEL, OTHER = "#999999", "#E69F00", "#56B4E9", "#00
 WARNING = "#D55E00"
 INK, FAINT = "#222222", "#BBBBBB"
 MARKS = {FLOOR: "v", UNFUSED: "s", LOCAL: "o", MEGAKERNEL: "D", OTHER: "^"}
-HATCHES = {FLOOR: "", UNFUSED: "////", LOCAL: "....", MEGAKERNEL: "", OTHER: "xx"}
+HATCHES = {FLOOR: "", UNFUSED: "//", LOCAL: "..", MEGAKERNEL: "", OTHER: "xx"}
 FAMILIES = {"floor": FLOOR, "unfused": UNFUSED, "local fusion": LOCAL, "megakernel": MEGAKERNEL, "other": OTHER}
 
 _SETTINGS: dict[str, Any] = {
