@@ -171,6 +171,7 @@ def test_the_page_is_whole_and_loads_nothing(analysis: Analysis) -> None:
         assert f"<h2>{heading}</h2>" in text
     assert any("MISSED" in cell for cell in page.cells)
     assert any("throttled" in cell for cell in page.cells)
+    assert "Session 1: 36 of 36 series passed before timing, 0 of 36 after it." in text
     assert render_page(analysis) == text
 
 

@@ -277,6 +277,20 @@ def verification_table(analysis: Analysis) -> Table:
     )
 
 
+def verification_lines(analysis: Analysis) -> list[str]:
+    """How many series passed, before and after timing, and what failed."""
+    lines = []
+    for number, (session, details) in enumerate(zip(analysis.sessions, analysis.details, strict=True), 1):
+        count = len(session.series)
+        before = sum(series.verified_before for series in session.series)
+        after = sum(series.verified_after is True for series in session.series)
+        lines.append(f"Session {number}: {before} of {count} series passed before timing, {after} of {count} after it.")
+        for series, of_series in zip(session.series, details.series, strict=True):
+            where = f"{series.variant}, {series.problem.rows} rows, {series.submission}"
+            lines += [f"FAILED: {where}: {check}" for check in of_series.failed]
+    return lines
+
+
 def resource_table(analysis: Analysis) -> Table:
     """What each kernel takes, of the first session."""
     columns = (

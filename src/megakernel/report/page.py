@@ -16,6 +16,7 @@ from megakernel.report.content import (
     rate_table,
     resource_table,
     target_lines,
+    verification_lines,
     verification_table,
     warnings,
 )
@@ -118,7 +119,12 @@ def _sections(analysis: Analysis) -> list[Section]:
         Section("rounds", "Rounds and clocks", figures=_figures(analysis, "rounds")),
         Section("schematics", "How they differ", figures=_figures(analysis, "storage", "dependencies")),
         Section("limits", "Limits", _LIMITS),
-        Section("verified", "What was verified", tables=_tables(verification_table(analysis))),
+        Section(
+            "verified",
+            "What was verified",
+            _cleaned(verification_lines(analysis)),
+            tables=_tables(verification_table(analysis)),
+        ),
         Section("kernels", "Kernels", tables=_tables(resource_table(analysis))),
         Section("provenance", "Provenance", tables=_tables(provenance_table(analysis)), long=True),
     ]

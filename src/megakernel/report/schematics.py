@@ -157,7 +157,7 @@ def dependencies(analysis: Analysis) -> "Figure":
     panel.set_ylim(len(variants) - 0.65, -0.7)
     panel.axis("off")
     panel.set_title(
-        "solid arrow: all blocks have finished   dashed arrow: programmatic, may begin early   "
+        "solid arrow: all blocks have finished · dashed arrow: programmatic, may begin early · "
         "dashed line in a box: its blocks meet (a barrier)",
         fontsize=8,
     )
