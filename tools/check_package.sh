@@ -23,6 +23,7 @@ from importlib.resources import files
 package = files("megakernel")
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 assert (package / "kernels" / "emulator" / "cuda_host.hpp").is_file(), "the wheel lacks the emulator's headers"
+assert (package / "report" / "page.html").is_file(), "the wheel lacks the page's template"
 assert (package / "data" / "published_h100.toml").is_file(), "the wheel lacks the published figures"
 assert len(json.load(open("compiled.json"))) >= 13
 CHECK

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.unit.fakes import FACTS
 from tests.unit.samples import subject, write_session
@@ -13,6 +14,8 @@ from megakernel.operator.checks import Check
 from megakernel.record.reader import load
 from megakernel.record.verification import Result, Verification
 from megakernel.report import tables
+from megakernel.report.analysis import analyse
+from megakernel.report.content import evicted_table
 from megakernel.report.summary import records, summarise
 
 Capture = pytest.CaptureFixture[str]
@@ -160,3 +163,30 @@ def test_what_was_not_timed_is_shown_with_its_reason(tmp_path: Path, capsys: Cap
     session = load(write_session(tmp_path / "a.h5", {"v": [5.0]}))
     tables.print_session(replace(session, refusals=("w, 16 rows, graph: y.written: 3 of 3 values not written",)))
     assert "NOT TIMED: w, 16 rows, graph: y.written" in capsys.readouterr().out
+
+
+def test_an_evicted_series_has_a_line_of_its_own_and_no_event(tmp_path: Path, capsys: Capture) -> None:
+    path = write_session(tmp_path / "a.h5", {"copy": [4000, 4000], "v": [8000, 8000]})
+    session = load(path)
+    nothing = np.empty(0)
+    evicted = [
+        replace(s, singles_ns=2 * s.singles_ns, enqueue_ns=nothing, batch_ns=nothing, event_ns=nothing)
+        for s in session.series
+    ]
+    for one in evicted:
+        object.__setattr__(one, "cache", "evicted")
+    both = replace(session, series=(*session.series, *evicted))
+    tables.print_session(both)
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines() if " v " in line]
+    assert [(line[2], line[6], line[8], line[-2]) for line in lines] == [
+        ("warm", "8.00", "8.00", "2.00"),
+        ("evicted", "16.00", "-", "2.00"),
+    ]
+    tables.print_session(both, everything=True)
+    assert capsys.readouterr().out.count(" evicted ") == 2
+    analysis = analyse([path])
+    table = evicted_table(replace(analysis, rows=tuple(summarise(both))))
+    assert table is not None
+    assert table.rows[-1] == ("16", "v", "graph", "8.00", "16.00", "+8.00", "2.00")
+    assert evicted_table(analysis) is None
