@@ -168,9 +168,9 @@ def test_what_was_not_timed_is_shown_with_its_reason(tmp_path: Path, capsys: Cap
 def test_an_evicted_series_has_a_line_of_its_own_and_no_event(tmp_path: Path, capsys: Capture) -> None:
     path = write_session(tmp_path / "a.h5", {"copy": [4000, 4000], "v": [8000, 8000]})
     session = load(path)
-    nothing = np.empty(0)
+    nothing = np.empty(0, np.int64)
     evicted = [
-        replace(s, singles_ns=2 * s.singles_ns, enqueue_ns=nothing, batch_ns=nothing, event_ns=nothing)
+        replace(s, singles_ns=2 * s.singles_ns, enqueue_ns=nothing, batch_ns=nothing, event_ns=np.empty(0))
         for s in session.series
     ]
     for one in evicted:
