@@ -24,7 +24,7 @@ package = files("megakernel")
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 assert (package / "kernels" / "emulator" / "cuda_host.hpp").is_file(), "the wheel lacks the emulator's headers"
 assert (package / "report" / "page.html").is_file(), "the wheel lacks the page's template"
-assert (package / "data" / "published_h100.toml").is_file(), "the wheel lacks the published figures"
+assert (package / "published_h100.toml").is_file(), "the wheel lacks the published figures"
 assert len(json.load(open("compiled.json"))) >= 13
 CHECK
 echo "wheel and sdist: good"

@@ -51,12 +51,12 @@ def load_published() -> Published:
     Raises:
         MissingError: the installation lacks it.
     """
-    for folder in (_PACKAGE / "data", _PACKAGE.parents[1] / "data"):
+    for folder in (_PACKAGE, _PACKAGE.parents[1] / "data"):
         if (folder / _NAME).is_file():
             stored = tomllib.loads((folder / _NAME).read_text("utf-8"))
             break
     else:
-        raise MissingError(f"{_NAME} is missing from this installation ({_PACKAGE / 'data'}): reinstall")
+        raise MissingError(f"{_NAME} is missing from this installation ({_PACKAGE}): reinstall")
     return Published(
         source=stored["source"],
         device=stored["device"],
