@@ -11,6 +11,11 @@ import h5py
 import numpy as np
 
 
+def pair(values: np.ndarray) -> str:
+    """Before and after the round; what could not be read is a question mark."""
+    return "/".join("?" if np.isnan(value) else f"{value:.0f}" for value in values)
+
+
 def main(path: str, percent: str = "10") -> None:
     found = 0
     with h5py.File(path) as file:
@@ -24,8 +29,7 @@ def main(path: str, percent: str = "10") -> None:
             median_us = np.median(values_us)
             for i in np.flatnonzero(values_us > median_us * (1 + float(percent) / 100)):
                 number = int(numbers[i])
-                clocks = "/".join(f"{mhz:.0f}" for mhz in shape["sm_clock_mhz"][number])
-                celsius = "/".join(f"{degrees:.0f}" for degrees in shape["temperature_c"][number])
+                clocks, celsius = pair(shape["sm_clock_mhz"][number]), pair(shape["temperature_c"][number])
                 throttled = ", throttled" if shape["throttled"][number] else ""
                 more = 100 * (values_us[i] / median_us - 1)
                 print(

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from tests.unit.samples import STATE, header, subject, write_round
 
-from megakernel.operator.contract import Problem
+from megakernel.operator.contract import BENCHMARK_WIDTH, Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Submission
 from megakernel.record.protocol import Protocol
@@ -37,19 +38,21 @@ def write_chain(
     throttled: tuple[int, ...] = (),
     state: DeviceState = STATE,
     device: str = "Fake GPU",
+    kind: Literal["gpu", "emulator"] = "gpu",
+    width: int = BENCHMARK_WIDTH,
 ) -> Path:
     """A session with direct launches and graph replays of every name; each round is a little slower than the last."""
     writer = SessionWriter(path)
     protocol = Protocol(rounds=rounds, warmups=1, singles=3, batch=4, order_seed=7)
     head = header(protocol)
-    writer.write_header(replace(head, device=replace(head.device, name=device)))
+    writer.write_header(replace(head, device=replace(head.device, name=device, kind=kind)))
     submissions: tuple[Submission, ...] = ("direct", "graph")
     for count in rows:
-        shape = writer.add_shape(Problem(count, 1000), "00" * 32)
+        shape = writer.add_shape(Problem(count, width), "00" * 32)
         times: dict[int, float] = {}
         for name, ns in times_ns.items():
             for submission in submissions:
-                of = subject(name, count, submission, COMPUTES.get(name, "softmax"))
+                of = subject(name, count, submission, COMPUTES.get(name, "softmax"), width)
                 extra = 3000 if submission == "direct" else 0
                 times[writer.add_series(shape, of)] = scale * (ns + extra)
         for number in range(rounds):

@@ -64,6 +64,8 @@ def test_a_session_without_a_control_adds_nothing_to_it() -> None:
 
 def test_penalties_are_printed_with_the_published_ones_and_the_caveat(capsys: Capture) -> None:
     found = penalties([controls([10_000], [11_500], [12_000]), controls([10_000], [11_700], [9_500])])
+    assert "+1.39" not in str(penalty_table(found, load_published()))  # published of another width
+    found = [replace(penalty, width=131_072) for penalty in found]
     tables.print_content(penalty_table(found, load_published()))
     out = capsys.readouterr().out
     reload_, spill = (line.split("  ") for line in out.splitlines() if line.startswith("control_"))

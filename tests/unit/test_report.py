@@ -87,8 +87,15 @@ def test_stand_ins_come_from_the_files_where_these_agree(two: list[Path]) -> Non
 def test_a_target_that_was_not_measured_is_not_met_nor_missed(tmp_path: Path) -> None:
     path = write_chain(tmp_path / "a.h5", {"copy": 8000, "row_retained": 9000})
     assert "not measured in these files" in content.target_lines(analyse([path]))[0]
-    other = write_chain(tmp_path / "b.h5", rows=(1,))  # no other shape takes its place
-    assert "not measured in these files" in content.target_lines(analyse([other]))[0]
+    others = [  # no other shape takes its place, nor an emulated time
+        write_chain(tmp_path / "b.h5", rows=(1,)),
+        write_chain(tmp_path / "c.h5", width=1000),
+        write_chain(tmp_path / "d.h5", kind="emulator"),
+    ]
+    for other in others:
+        analysis = analyse([other])
+        assert "not measured in these files" in content.target_lines(analysis)[0]
+        assert all(rate.above_peak is None for rate in analysis.rates)
 
 
 def test_throttled_rounds_are_counted_and_left_out_on_request(tmp_path: Path, capsys: Capture) -> None:

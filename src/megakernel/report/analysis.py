@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from megakernel.errors import RecordError, UsageError
+from megakernel.operator.contract import BENCHMARK_WIDTH
 from megakernel.record.details import Details, load_details, without_throttled
 from megakernel.record.reader import load
 from megakernel.record.session import Session
 from megakernel.report.penalties import Penalty, penalties
 from megakernel.report.published import Published, load_published
-from megakernel.report.rates import Rate, declared_bytes, rates
+from megakernel.report.rates import Rate, declared_bytes, peak_gb_s, rates
 from megakernel.report.stand_ins import Pair, StandIns, article_pair
 from megakernel.report.summary import Row, cache_of, device_label, summarise
 
@@ -27,7 +28,7 @@ class Target:
 
     Attributes:
         whose: whose pair it is.
-        speed_up: of averaged latencies; None where a side was not measured.
+        speed_up: of averaged latencies; None where a side was not measured, or not on a GPU at the benchmark's width.
     """
 
     whose: str
@@ -118,6 +119,7 @@ def analyse(
     """
     sessions, details, excluded = _load_all(paths, exclude_throttled=exclude_throttled)
     rows = summarise(*sessions)
+    on_gpu = sessions[0].device.get("kind") != "emulator"
     stand_ins = StandIns(frozen_pairs(sessions) if frozen is None else frozen)
     bytes_of = {
         (series.variant, series.problem.rows, series.problem.width): declared_bytes(series, of_series)
@@ -130,8 +132,8 @@ def analyse(
         details=tuple(details),
         rows=tuple(rows),
         penalties=tuple(penalties(sessions)),
-        targets=tuple(targets(rows, stand_ins)),
-        rates=tuple(rates(rows, bytes_of, str(sessions[0].device.get("name", "")))),
+        targets=tuple(targets(rows if on_gpu else [], stand_ins)),
+        rates=tuple(rates(rows, bytes_of, peak_gb_s(str(sessions[0].device.get("name", ""))) if on_gpu else None)),
         stand_ins=stand_ins,
         published=load_published(),
         excluded_rounds=excluded,
@@ -186,11 +188,12 @@ def load_finished(path: Path) -> Session:
 
 
 def targets(rows: Sequence[Row], stand_ins: StandIns) -> list[Target]:
-    """The article's pair first; then the pilot's, where one was frozen."""
+    """The article's pair first; then the pilot's, where one was frozen. No other shape takes the place of theirs."""
     event_ns = {
         row.variant: row.mean_ns
         for row in rows
-        if (row.rows, row.submission, row.metric, row.cache) == (TARGET_ROWS, "graph", "event_interval", "warm")
+        if (row.rows, row.width) == (TARGET_ROWS, BENCHMARK_WIDTH)
+        and (row.submission, row.metric, row.cache) == ("graph", "event_interval", "warm")
     }
     pairs = [("the article's pair", article_pair(TARGET_ROWS))]
     if TARGET_ROWS in stand_ins.frozen:

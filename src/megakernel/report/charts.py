@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from megakernel.errors import RecordError
+from megakernel.operator.contract import BENCHMARK_WIDTH
 from megakernel.record.protocol import METRICS
 from megakernel.report.analysis import Analysis
 from megakernel.report.penalties import CAVEAT, CONTROLS
@@ -123,7 +124,7 @@ def penalties(analysis: Analysis) -> "Figure":
             mean, place, "D", color=MEGAKERNEL, markersize=7, zorder=3, label="these files" if not place else None
         )
         panel.annotate(f"{mean:+.2f}", (mean, place), (0, 7), textcoords="offset points", ha="center", fontsize=8)
-        stated = analysis.published.penalties_ns.get(penalty.control)
+        stated = analysis.published.penalties_ns.get(penalty.control) if penalty.width == BENCHMARK_WIDTH else None
         if stated is not None:
             first = not any(p.control in analysis.published.penalties_ns for p in found[:place])
             panel.plot(

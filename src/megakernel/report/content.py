@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from megakernel.operator.contract import BENCHMARK_WIDTH
 from megakernel.record.session import Session
 from megakernel.report.analysis import TARGET_ROWS, TARGET_SPEED_UP, Analysis, Target
 from megakernel.report.compare import Comparison, Rules
@@ -130,7 +131,7 @@ def speed_up(local: Row | None, row: Row | None) -> str:
 
 def _published(analysis: Analysis, variant: str, rows: int, width: int) -> str:
     stated = {
-        submission: analysis.published.time_ns(variant, rows, submission) if width == 131_072 else None
+        submission: analysis.published.time_ns(variant, rows, submission) if width == BENCHMARK_WIDTH else None
         for submission in ("direct", "graph")
     }
     return ", ".join(f"{name} {ns / 1e3:.1f}" for name, ns in stated.items() if ns is not None) or "-"
@@ -148,7 +149,7 @@ def target_line(target: Target) -> str:
     asked = f"{TARGET_SPEED_UP} x event speed-up at {TARGET_ROWS} rows, {target.whose}"
     pair = f"{target.pair.local} / {target.pair.megakernel}"
     if target.speed_up is None:
-        return f"target {asked} ({pair}): not measured in these files"
+        return f"target {asked} ({pair}): not measured in these files, on a GPU at width {BENCHMARK_WIDTH}"
     verdict = "MET" if target.met else "MISSED"
     times = f"{us(target.local_ns)} / {us(target.megakernel_ns)} us"
     return f"target {asked} ({pair}): {verdict}, {times} = {target.speed_up:.3f}"
@@ -164,7 +165,7 @@ def penalty_table(found: Sequence[Penalty], published: Published) -> Table | Non
     )
     body = []
     for penalty in found:
-        stated_ns = published.penalties_ns.get(penalty.control)
+        stated_ns = published.penalties_ns.get(penalty.control) if penalty.width == BENCHMARK_WIDTH else None
         span = (
             f"{signed_us(penalty.least_ns)} to {signed_us(penalty.most_ns)}" if len(penalty.session_ns) > 1 else "one"
         )

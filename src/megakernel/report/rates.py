@@ -66,9 +66,8 @@ def declared_bytes(series: Series, details: SeriesDetails) -> int | None:
     )
 
 
-def rates(rows: Sequence[Row], bytes_of: dict[tuple[str, int, int], int | None], device: str) -> list[Rate]:
+def rates(rows: Sequence[Row], bytes_of: dict[tuple[str, int, int], int | None], peak: float | None) -> list[Rate]:
     """A rate for each variant that moves data, from its warm graph replays."""
-    peak = peak_gb_s(device)
     found = []
     for row in rows:
         if (row.submission, row.cache, row.metric) != ("graph", "warm", "event_interval") or not row.mean_ns > 0:
