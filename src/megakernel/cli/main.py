@@ -8,7 +8,7 @@ from contextlib import suppress
 import typer
 
 from megakernel import __version__
-from megakernel.cli import bench, devices, interrupts, kernels, report, verify
+from megakernel.cli import audit, bench, devices, interrupts, kernels, report, verify
 
 GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for commands in (devices, kernels, verify, bench, report):
+for commands in (devices, kernels, verify, bench, audit, report):
     commands.register(app)
 
 

@@ -6,6 +6,7 @@ exponential turns a relative error of its argument into an error that grows with
 are held to a bound of their own instead of being lost beside the row maximum.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,11 @@ class Tolerance:
     argument: float
     absolute: float
     reason: str
+
+    def within(self, other: "Tolerance") -> bool:
+        """Whether it allows no more than the other, whatever the value."""
+        mine, others = (self.relative, self.argument, self.absolute), (other.relative, other.argument, other.absolute)
+        return all(0 <= a <= b for a, b in zip(mine, others, strict=True))
 
 
 _SUM = 32 * ULP
@@ -47,10 +53,34 @@ TOLERANCES: dict[str, Tolerance] = {
 
 # Of the output where a library's kernels made it, which add a row in an order of their own.
 LIBRARY_OUTPUT = Tolerance(16 * ULP, _ARGUMENT, _DENORMAL, "as y, with a library's sum: cuDNN's was seen 9 ulp off")
+OF_A_LIBRARY = "y.of_a_library"  # its name among the rules
 
 # Of the output, besides its element-wise bound.
 OUTPUT_OF_ROW_MAXIMUM = 2e-6
 OUTPUT_ROW_SUM = 1e-5
+
+
+def acceptance_rules() -> dict[str, str]:
+    """The tolerance table as text."""
+    rules = {
+        name: f"{t.relative:.9g} relative + {t.argument:.9g} x weighted argument + {t.absolute:.9g} ({t.reason})"
+        for name, t in {**TOLERANCES, OF_A_LIBRARY: LIBRARY_OUTPUT}.items()
+    }
+    rules["y.row_maximum_error"] = f"{OUTPUT_OF_ROW_MAXIMUM:.9g} of the row's maximum"
+    rules["y.row_sums"] = f"1 within {OUTPUT_ROW_SUM:.9g}"
+    return rules
+
+
+_RULE = re.compile(r"(\S+) relative \+ (\S+) x weighted argument \+ (\S+)(?: \((.*)\))?")
+
+
+def parse_rule(text: str) -> Tolerance | None:
+    """The tolerance that ``acceptance_rules`` wrote; None where the text is no such rule."""
+    match = _RULE.fullmatch(text)
+    try:
+        return Tolerance(float(match[1]), float(match[2]), float(match[3]), match[4] or "") if match else None
+    except ValueError:
+        return None
 
 
 def allowed_error(name: str, reference: Reference, tile: int, tolerance: Tolerance | None = None) -> Float64:

@@ -22,6 +22,7 @@ from megakernel.errors import RecordError
 from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Plan
+from megakernel.record.seal import seal
 from megakernel.record.session import SCHEMA, SCHEMA_VERSION, Header, RoundState, Sample, Subject
 from megakernel.record.verification import Verification
 
@@ -221,6 +222,7 @@ class SessionWriter:
             RecordError: meanwhile a file has taken the name; the samples stay in the partial file.
         """
         self._file.attrs.update(complete=True, finished=utc_now())
+        seal(self._file)
         self._file.close()
         try:
             os.link(self.partial, self.path)  # unlike a rename, never replaces what is there

@@ -34,6 +34,7 @@ from megakernel.report.content import (
     us,
     warnings,
 )
+from megakernel.report.findings import Audit, Kind
 from megakernel.report.penalties import penalties
 from megakernel.report.published import load_published
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, cache_of, device_label, summarise
@@ -337,6 +338,36 @@ def verification_record(result: Result) -> dict[str, object]:
             {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(check).items()}
             for check in result.verification.checks
         ],
+    }
+
+
+_AUDIT_SECTIONS: tuple[tuple[Kind, str], ...] = (
+    ("repeated", "repeated"),
+    ("read only", "read only"),
+    ("not stored", "not stored"),
+    ("note", "notes"),
+    ("fault", "faults"),
+)
+
+
+def print_audit(audit: Audit) -> None:
+    """What was worked out again, what was only read, what is not stored; then the faults and the verdict."""
+    faults = len(audit.of_kind("fault"))
+    verdict = f"FAILED: {faults} {'fault' if faults == 1 else 'faults'}" if faults else "passed"
+    lines = [audit.path, f"  contents {audit.contents_sha256}"]
+    for kind, heading in _AUDIT_SECTIONS:
+        found = audit.of_kind(kind)
+        lines += [f"  {heading}", *(f"    {finding}" for finding in found)] if found else []
+    print_lines([*lines, f"  {verdict}"])
+
+
+def audit_record(audit: Audit) -> dict[str, object]:
+    """An audit as a plain record, for JSON."""
+    return {
+        "path": audit.path,
+        "passed": audit.passed,
+        "contents_sha256": audit.contents_sha256,
+        "findings": [asdict(finding) for finding in audit.findings],
     }
 
 

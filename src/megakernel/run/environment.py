@@ -8,7 +8,6 @@ from importlib import metadata
 
 from megakernel import __version__
 from megakernel.device.sources import kernel_folder
-from megakernel.operator.tolerances import LIBRARY_OUTPUT, OUTPUT_OF_ROW_MAXIMUM, OUTPUT_ROW_SUM, TOLERANCES
 
 _PACKAGES = (
     "cuda-bindings",
@@ -69,14 +68,3 @@ def _revision() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return described.stdout.strip()
-
-
-def acceptance_rules() -> dict[str, str]:
-    """The tolerance table as text."""
-    rules = {
-        name: f"{t.relative:.9g} relative + {t.argument:.9g} x weighted argument + {t.absolute:.9g} ({t.reason})"
-        for name, t in {**TOLERANCES, "y.of_a_library": LIBRARY_OUTPUT}.items()
-    }
-    rules["y.row_maximum_error"] = f"{OUTPUT_OF_ROW_MAXIMUM:.9g} of the row's maximum"
-    rules["y.row_sums"] = f"1 within {OUTPUT_ROW_SUM:.9g}"
-    return rules

@@ -13,11 +13,12 @@ from megakernel.device.sources import kernel_folder, source_hashes
 from megakernel.errors import CompileError, PlanError
 from megakernel.operator.checks import Check
 from megakernel.operator.contract import Problem
+from megakernel.operator.tolerances import acceptance_rules
 from megakernel.record.plan import Submission
 from megakernel.record.protocol import Protocol
 from megakernel.record.session import Header, RoundState, Subject
 from megakernel.record.writer import SessionWriter
-from megakernel.run.environment import acceptance_rules, environment
+from megakernel.run.environment import environment
 from megakernel.run.measure import garbage_collection_off, measure_round, time_batch, warm_up
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare
 from megakernel.run.verify import Inputs, run_and_check, verify
