@@ -24,6 +24,8 @@ package = files("megakernel")
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 assert (package / "frozen.toml").is_file(), "the wheel lacks the frozen configurations"
 assert (package / "kernels" / "emulator" / "cuda_host.hpp").is_file(), "the wheel lacks the emulator's headers"
+assert (package / "report" / "page.html").is_file(), "the wheel lacks the page's template"
+assert (package / "published_h100.toml").is_file(), "the wheel lacks the published figures"
 assert len(json.load(open("compiled.json"))) >= 13
 CHECK
 echo "wheel and sdist: good"

@@ -40,6 +40,12 @@ class VerdictError(MegakernelError):
     exit_code = 1
 
 
+class AmbiguousError(MegakernelError):
+    """The work was done, and what was measured decides nothing."""
+
+    exit_code = 3
+
+
 class KernelFault(VerdictError):
     """A kernel did something wrong while it ran, and ``detector`` names what noticed. The device stays usable."""
 

@@ -19,7 +19,8 @@ from megakernel.variants.frozen import Entry, shipped, to_toml
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--rows", "2", "--width", "3000", "--rounds", "2", "--warmups", "0", "--singles", "2", "--batch", "2"]
-FIELDS = ["device", "variant", "rows", "width", "submission", "metric", "median_ns", "p10_ns", "p90_ns", "over_copy"]
+FIELDS = ["device", "variant", "rows", "width", "submission", "cache", "metric", "mean_ns", "session_median_ns"]
+FIELDS += ["p10_ns", "p90_ns", "over_copy"]
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_bench_measures_stores_and_prints(device: FakeDevice, tmp_path: Path, ca
     assert run(["bench", "--variant", "row_retained", *QUICK, "--out", str(path)]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert {line.split()[1] for line in captured.out.splitlines() if " graph " in line} == {
+    assert {line.split()[1] for line in captured.out.splitlines() if line.startswith("   2 ")} == {
         *("empty", "copy", "row_retained")
     }
     assert captured.out.endswith(f"samples: {path}\n")

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.unit.fakes import FACTS
 from tests.unit.samples import subject, write_session
@@ -13,6 +14,8 @@ from megakernel.operator.checks import Check
 from megakernel.record.reader import load
 from megakernel.record.verification import Result, Verification
 from megakernel.report import tables
+from megakernel.report.analysis import analyse
+from megakernel.report.content import evicted_table
 from megakernel.report.summary import records, summarise
 
 Capture = pytest.CaptureFixture[str]
@@ -28,13 +31,25 @@ def test_a_piped_table_is_plain_text_with_a_line_for_each_series(tmp_path: Path,
     assert out.isascii()
     assert "\x1b" not in out
     lines = out.splitlines()
-    assert lines[0].startswith(
-        "Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: median and p10"
-    )
-    (copy,) = [line.split() for line in lines if " copy " in line and "graph" in line]
+    assert lines[0].startswith("Fake GPU, width 1000, cache warm, 2 rounds; microseconds per invocation: medians of ")
+    (copy,) = [line.split() for line in lines if " copy " in line and "16" in line]
     (retained,) = [line.split() for line in lines if "row_retained" in line]
-    assert copy == ["16", "copy", "graph", "256x1024", "1", *["4.50", "4.10-4.90"] * 4, "-", "1.00", "1.00"]
-    assert retained == ["16", "row_retained", "graph", "256x1024", "1", *["9.00", "9.00-9.00"] * 4, "-", "2.00", "2.00"]
+    assert copy == ["16", "copy", "256x1024", "1", "-", "4.50", "4.10-4.90", "4.50", "1.00", "1.00"]
+    assert retained == ["16", "row_retained", "256x1024", "1", "-", "9.00", "9.00-9.00", "9.00", "2.00", "2.00"]
+
+
+def test_everything_is_every_metric_of_every_submission(tmp_path: Path, capsys: Capture) -> None:
+    tables.print_session(load(write_session(tmp_path / "a.h5", {"copy": [4000, 5000]})), everything=True)
+    (copy,) = [line.split() for line in capsys.readouterr().out.splitlines() if " copy " in line and "16" in line]
+    metrics = ["4.50", "4.10-4.90"] * 4
+    assert copy == ["16", "copy", "graph", "warm", "256x1024", "1", *metrics, "-", "1.00", "1.00"]
+
+
+def test_one_round_has_no_spread(tmp_path: Path, capsys: Capture) -> None:
+    path = write_session(tmp_path / "a.h5", {"copy": [4000]})
+    for everything in (False, True):
+        tables.print_session(load(path), everything=everything)
+        assert "one round" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["[bold]x[/bold]", "[/]", ":rocket:", "[link=a]b", "\\[x]", "{x}"])
@@ -148,3 +163,30 @@ def test_what_was_not_timed_is_shown_with_its_reason(tmp_path: Path, capsys: Cap
     session = load(write_session(tmp_path / "a.h5", {"v": [5.0]}))
     tables.print_session(replace(session, refusals=("w, 16 rows, graph: y.written: 3 of 3 values not written",)))
     assert "NOT TIMED: w, 16 rows, graph: y.written" in capsys.readouterr().out
+
+
+def test_an_evicted_series_has_a_line_of_its_own_and_no_event(tmp_path: Path, capsys: Capture) -> None:
+    path = write_session(tmp_path / "a.h5", {"copy": [4000, 4000], "v": [8000, 8000]})
+    session = load(path)
+    nothing = np.empty(0, np.int64)
+    evicted = [
+        replace(s, singles_ns=2 * s.singles_ns, enqueue_ns=nothing, batch_ns=nothing, event_ns=np.empty(0))
+        for s in session.series
+    ]
+    for one in evicted:
+        object.__setattr__(one, "cache", "evicted")
+    both = replace(session, series=(*session.series, *evicted))
+    tables.print_session(both)
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines() if " v " in line]
+    assert [(line[2], line[6], line[8], line[-2]) for line in lines] == [
+        ("warm", "8.00", "8.00", "2.00"),
+        ("evicted", "16.00", "-", "2.00"),
+    ]
+    tables.print_session(both, everything=True)
+    assert capsys.readouterr().out.count(" evicted ") == 2
+    analysis = analyse([path])
+    table = evicted_table(replace(analysis, rows=tuple(summarise(both))))
+    assert table is not None
+    assert table.rows[-1] == ("16", "v", "graph", "8.00", "16.00", "+8.00", "2.00")
+    assert evicted_table(analysis) is None

@@ -1,4 +1,4 @@
-"""``mk bench`` and ``mk show``."""
+"""``mk bench``."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +31,6 @@ def _default(name: str) -> str:
 
 def register(app: typer.Typer) -> None:
     app.command("bench")(bench)
-    app.command("show")(show)
 
 
 def bench(
@@ -105,24 +104,3 @@ def bench(
         measure(
             opened, Request(variants, counts, width, eps, submissions(submission), protocol, table), path, json=json
         )
-
-
-def show(
-    file: Annotated[Path, typer.Argument(help="Result file of mk bench.", metavar="FILE")],
-    json: JsonOption = False,
-) -> None:
-    """Prints the table of a result file. Needs no GPU."""
-    from megakernel.errors import RecordError
-    from megakernel.record.reader import load
-    from megakernel.report import tables
-    from megakernel.report.summary import records, summarise
-
-    session = load(file)
-    if not any(len(series.rounds) for series in session.series):
-        raise RecordError(
-            f"{file} holds no finished round" + (f": {session.interruption}" if session.interruption else "")
-        )
-    if json:
-        tables.print_json(records(summarise(session)))
-    else:
-        tables.print_session(session)

@@ -8,7 +8,7 @@ from contextlib import suppress
 import typer
 
 from megakernel import __version__
-from megakernel.cli import audit, bench, devices, interrupts, kernels, session, verify
+from megakernel.cli import audit, bench, devices, interrupts, kernels, report, session, verify
 
 GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for commands in (devices, kernels, verify, bench, session, audit):
+for commands in (devices, kernels, verify, bench, session, audit, report):
     commands.register(app)
 
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 130 Ctrl-C, 143 SIGTERM."""
+    """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 3 ambiguous, 130/143 signals."""
     from megakernel.errors import MegakernelError
 
     interrupts.install()

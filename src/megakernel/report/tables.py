@@ -13,15 +13,31 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from megakernel.record.facts import DeviceFacts
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Series, Session
 from megakernel.record.verification import Result
+from megakernel.report.analysis import Analysis
+from megakernel.report.content import (
+    Table,
+    evicted_table,
+    main_table,
+    penalty_table,
+    python_note,
+    rate_table,
+    ratio,
+    session_notes,
+    target_lines,
+    us,
+    warnings,
+)
 from megakernel.report.findings import Audit, Kind
-from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
+from megakernel.report.penalties import penalties
+from megakernel.report.published import load_published
+from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, cache_of, device_label, summarise
 from megakernel.variants.frozen import Entry, Figures
 
 # Wider than any table: Rich would cut what does not fit, and a number that is cut is lost.
@@ -49,11 +65,16 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def print_text(text: str) -> None:
+    """Text on standard output as it is, and nothing else there."""
+    sys.stdout.write(text)
+
+
 def print_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Prints a table; a column is its heading and whether it holds numbers."""
     if title:
         print_lines([title])
-    table = Table(box=None, pad_edge=False)
+    table = RichTable(box=None, pad_edge=False)
     for heading, numeric in columns:
         table.add_column(_text(heading), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
@@ -81,69 +102,119 @@ def progress_bar() -> Progress:
     )
 
 
-def print_session(session: Session) -> None:
+def print_content(table: Table | None) -> None:
+    """A table with its notes; nothing where there is none."""
+    if table is not None:
+        print_table(table.columns, table.rows, table.title)
+        print_lines([*table.notes, ""])
+
+
+def print_report(analysis: Analysis) -> None:
+    """The whole analysis: what to know first, the figures, and how the target fared."""
+    print_lines(warnings(analysis))
+    print_content(main_table(analysis))
+    print_lines([*target_lines(analysis), ""])
+    print_content(penalty_table(analysis.penalties, analysis.published))
+    print_content(evicted_table(analysis))
+    print_content(rate_table(analysis))
+    print_lines(python_note(analysis.sessions))
+
+
+def pair_notes(first: Session, second: Session, excluded: int) -> list[str]:
+    """What to know of two runs before their comparison."""
+    lines = [f"{session.path}: {line}" for session in (first, second) for line in session_notes(session)]
+    return lines + ([f"{excluded} throttled rounds are excluded, as asked"] if excluded else [])
+
+
+def print_session(session: Session, *, everything: bool = False) -> None:
+    """A line for each variant and shape; with ``everything`` one for each series, with all metrics."""
+    if everything:
+        _print_all_metrics(session)
+    else:
+        _print_compact(session)
+    print_lines([*session_notes(session), *python_note([session])])
+    table = penalty_table(penalties([session]), load_published())
+    if table is not None:
+        print_lines([""])
+        print_content(table)
+
+
+def _print_compact(session: Session) -> None:
+    """Host completion by direct launch and graph replay, and the replay's event interval."""
+    rows = summarise(session)
+    caches = {row.cache for row in rows}
+    lines: dict[tuple[int, int, str, str], dict[tuple[str, str], Row]] = {}
+    for row in rows:
+        line = lines.setdefault((row.rows, row.width, row.variant, row.cache), {})
+        line[row.submission, row.metric] = row
+    known = {(s.problem.rows, s.problem.width, s.variant, cache_of(s)): s for s in session.series}
+    columns = [("rows", True), ("variant", False), *([("cache", False)] if len(caches) > 1 else [])]
+    columns += [("tile", False), ("launches", True), ("direct host", True), ("graph host", True), ("p10-p90", False)]
+    columns += [("graph event", True), ("host / copy", True), ("event / copy", True)]
+    body = []
+    for key, line in sorted(lines.items(), key=lambda item: item[0][0:2]):
+        count, _, variant, cache = key
+        series = known[key]
+        host, event = line.get(("graph", "host_completion")), line.get(("graph", "event_interval"))
+        direct = line.get(("direct", "host_completion"))
+        cells: list[object] = [count, variant, *([cache] if len(caches) > 1 else [])]
+        cells += [series.configuration, series.launches, us(direct.mean_ns if direct else None)]
+        shown = host or direct
+        cells += [us(host.mean_ns if host else None), _spread(shown, len(series.rounds)) if shown else "-"]
+        cells += [us(event.mean_ns if event else None)]
+        cells += [ratio(host.over_copy if host else None), ratio(event.over_copy if event else None)]
+        body.append(cells)
+    print_table(columns, body, f"{_title(session, rows)}: medians of round values, p10-p90 of graph host")
+
+
+def _print_all_metrics(session: Session) -> None:
     """The four metrics of every series, with the ratio to ``copy`` of the same run."""
     rows = summarise(session)
-    by_series: dict[tuple[str, int, int, str], dict[str, Row]] = {}
+    by_series: dict[tuple[str, int, int, str, str], dict[str, Row]] = {}
     for row in rows:
-        by_series.setdefault((row.variant, row.rows, row.width, row.submission), {})[row.metric] = row
-    known: dict[tuple[str, int, int, str], Series] = {
-        (s.variant, s.problem.rows, s.problem.width, s.submission): s for s in session.series
+        key = (row.variant, row.rows, row.width, row.submission, row.cache)
+        by_series.setdefault(key, {})[row.metric] = row
+    known: dict[tuple[str, int, int, str, str], Series] = {
+        (s.variant, s.problem.rows, s.problem.width, s.submission, cache_of(s)): s for s in session.series
     }
-    columns = [("rows", True), ("variant", False), ("submission", False), ("tile", False), ("launches", True)]
+    columns = [("rows", True), ("variant", False), ("submission", False), ("cache", False), ("tile", False)]
+    columns += [("launches", True)]
     for metric in METRICS:
         columns += [(metric, True), ("p10-p90", True)]
     columns += [("of python", True), ("host / copy", True), ("event / copy", True)]
     body = []
     for key, metrics in sorted(by_series.items(), key=lambda item: item[0][1]):
-        variant, count, _, submission = key
+        variant, count, _, submission, cache = key
         series = known[key]
-        cells: list[object] = [count, variant, submission, series.configuration, series.launches]
+        cells: list[object] = [count, variant, submission, cache, series.configuration, series.launches]
         for metric in METRICS:
-            row = metrics[metric]
-            cells += [f"{row.median_ns / 1e3:.2f}", f"{row.p10_ns / 1e3:.2f}-{row.p90_ns / 1e3:.2f}"]
+            measured = metrics.get(metric)
+            cells += [us(measured.mean_ns), _spread(measured, len(series.rounds))] if measured else ["-", "-"]
         of_python = submission == "direct" and session.device.get("kind") == "gpu"
         cells.append(f"{series.launches * PYTHON_LAUNCH_OVERHEAD_NS / 1e3:.1f}" if of_python else "-")
-        cells += [_ratio(metrics["host_completion"]), _ratio(metrics["event_interval"])]
+        for metric in ("host_completion", "event_interval"):
+            cells.append(ratio(metrics[metric].over_copy if metric in metrics else None))
         body.append(cells)
+    print_table(columns, body, f"{_title(session, rows)}: median and p10-p90 of round values")
+
+
+def _title(session: Session, rows: Sequence[Row]) -> str:
     widths = ", ".join(str(width) for width in sorted({row.width for row in rows}))
-    title = (
-        f"{device_label(session)}, width {widths}, cache {session.protocol.get('cache', '?')}, "
-        f"{_rounds(session)} rounds; microseconds per invocation: median and p10-p90 of round values"
-    )
-    print_table(columns, body, title)
-    print_lines(_notes(session))
+    caches = ", ".join(dict.fromkeys(row.cache for row in rows))
+    of = f"{device_label(session)}, width {widths}, cache {caches}, {_rounds(session)} rounds"
+    return f"{of}; microseconds per invocation"
+
+
+def _spread(row: Row, rounds: int) -> str:
+    return f"{us(row.p10_ns)}-{us(row.p90_ns)}" if rounds > 1 else "one round"
 
 
 def _rounds(session: Session) -> str:
     """The rounds of every shape, or how many an unfinished session has at least of those planned."""
     planned = session.protocol.get("rounds", "?")
-    finished = min((len(series.rounds) for series in session.series), default=0)
+    warm = [len(series.rounds) for series in session.series if cache_of(series) == "warm"]
+    finished = min(warm, default=0)
     return str(planned) if session.complete or finished == planned else f"{finished} of {planned}"
-
-
-def _ratio(row: Row) -> str:
-    return "-" if row.over_copy is None else f"{row.over_copy:.2f}"
-
-
-def _notes(session: Session) -> list[str]:
-    notes = []
-    if not session.complete:
-        why = session.interruption or "the process ended"
-        notes.append(f"INCOMPLETE: {why}")
-    if session.device.get("kind") == "emulator":
-        notes.append("emulated on a CPU: the times say nothing about a GPU")
-    if session.throttled_rounds:
-        notes.append(f"{session.throttled_rounds} rounds were throttled (power or temperature); they are included")
-    notes += [f"NOT TIMED: {refusal}" for refusal in session.refusals]
-    wrong = [s for s in session.series if s.verified_after is False]
-    notes += [f"WRONG after timing: {s.variant}, {s.problem.rows} rows, {s.submission}" for s in wrong]
-    if session.device.get("kind") == "gpu" and any(s.submission == "direct" for s in session.series):
-        notes.append(
-            "of python: what submitting the launches from Python costs the host beyond C++, measured on an H200's "
-            "host (docs/performance.md); part of it hides behind the kernels"
-        )
-    return notes
 
 
 def print_devices(devices: Sequence[DeviceFacts]) -> None:

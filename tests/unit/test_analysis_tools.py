@@ -1,0 +1,83 @@
+"""The scripts under tools/ that load session files with h5py and NumPy alone: each runs, and agrees with the report."""
+
+import ast
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.reports import write_chain
+
+from megakernel.record.reader import load
+from megakernel.report.penalties import penalties
+from megakernel.report.summary import round_values, summarise
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools"
+SESSION = ROOT / "data" / "h200" / "bench-spine-2.h5"
+SCRIPTS = ("figure5", "figure6", "export_csv", "outliers")
+
+
+def script(name: str, *arguments: object) -> str:
+    command = [sys.executable, str(TOOLS / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_needs_nothing_of_this_package(name: str) -> None:
+    tree = ast.parse((TOOLS / f"{name}.py").read_text())
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert {each.split(".")[0] for each in imported} <= {"h5py", "numpy", "matplotlib", "csv", "sys"}
+
+
+def test_the_export_holds_every_round() -> None:
+    lines = list(csv.DictReader(io.StringIO(script("export_csv", SESSION))))
+    session = load(SESSION)
+    assert len(lines) == sum(len(series.rounds) for series in session.series)
+    first = session.series[0]
+    mine = [line for line in lines if line["variant"] == first.variant and line["rows"] == str(first.problem.rows)]
+    mine = [line for line in mine if line["submission"] == first.submission]
+    for metric in ("host_completion", "event_interval"):
+        assert np.array([float(line[f"{metric}_ns"]) for line in mine]) == pytest.approx(round_values(first, metric))
+
+
+def test_outliers_are_listed_with_their_clocks() -> None:
+    lines = script("outliers", SESSION, 20).splitlines()
+    assert lines[-1] == f"{len(lines) - 1} rounds above the median by more than 20 %"
+    assert all("SM clock 1980/1980 MHz" in line for line in lines[:-1])
+    assert any(line.startswith("row_retained, 16 rows") or "1 rows" in line for line in lines)
+
+
+def test_figure_5_is_drawn_from_the_same_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    out = tmp_path / "figure5.svg"
+    script("figure5", out, SESSION)
+    assert out.read_bytes().startswith(b"<?xml")
+    sys.path.insert(0, str(TOOLS))
+    try:
+        from figure5 import medians_us  # type: ignore[import-not-found]
+    finally:
+        sys.path.remove(str(TOOLS))
+    medians = medians_us(str(SESSION))
+    for row in summarise(load(SESSION)):
+        if row.metric == "host_completion":
+            assert medians[row.rows, row.variant, row.submission] == pytest.approx(row.mean_ns / 1e3)
+
+
+def test_figure_6_prints_and_draws_the_penalties(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    files = [write_chain(tmp_path / "a.h5"), write_chain(tmp_path / "b.h5", scale=1.1)]
+    said = script("figure6", tmp_path / "figure6.png", *files)
+    expected = penalties([load(file) for file in files])
+    assert said.splitlines() == [
+        f"{p.control}: {p.mean_ns / 1e3:+.2f} us, sessions {', '.join(f'{ns / 1e3:+.2f}' for ns in p.session_ns)}"
+        for p in expected
+    ]
+    assert (tmp_path / "figure6.png").read_bytes().startswith(b"\x89PNG")
