@@ -16,7 +16,7 @@ from megakernel.report.penalties import Penalty, penalties
 from megakernel.report.published import Published, load_published
 from megakernel.report.rates import Rate, declared_bytes, peak_gb_s, rates
 from megakernel.report.stand_ins import Pair, StandIns, article_pair
-from megakernel.report.summary import Row, cache_of, device_label, summarise
+from megakernel.report.summary import Row, device_label, summarise
 
 TARGET_ROWS = 16
 TARGET_SPEED_UP = 1.25
@@ -101,7 +101,7 @@ def frozen_pairs(sessions: Sequence[Session]) -> dict[int, Pair]:
     """
     found: dict[int, Pair] = {}
     for session in sessions:
-        for rows, chosen in getattr(session, "stand_ins", {}).items():
+        for rows, chosen in session.stand_ins.items():
             pair = Pair(chosen.local, chosen.megakernel)
             if found.setdefault(rows, pair) != pair:
                 raise RecordError(f"{session.path}: at {rows} rows {pair} stands, and in another session {found[rows]}")
@@ -125,7 +125,7 @@ def analyse(
         (series.variant, series.problem.rows, series.problem.width): declared_bytes(series, of_series)
         for session, of_session in zip(sessions, details, strict=True)
         for series, of_series in zip(session.series, of_session.series, strict=True)
-        if cache_of(series) == "warm" and series.submission == "graph"
+        if series.cache == "warm" and series.submission == "graph"
     }
     return Analysis(
         sessions=tuple(sessions),

@@ -25,7 +25,7 @@ from megakernel.report.style import (
     new_figure,
     short,
 )
-from megakernel.report.summary import Row, cache_of, round_values
+from megakernel.report.summary import Row, round_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -228,7 +228,7 @@ def rounds(analysis: Analysis) -> "Figure":
             panel, below = grid[2 * position][column], grid[2 * position + 1][column]
             series_here = [
                 s for s in session.series
-                if s.problem.rows == rows and s.submission == "graph" and cache_of(s) == "warm" and len(s.rounds)
+                if s.problem.rows == rows and s.submission == "graph" and s.cache == "warm" and len(s.rounds)
             ]  # fmt: skip
             for series in sorted(series_here, key=lambda s: s.variant in shown[rows]):
                 values = round_values(series, "host_completion")

@@ -18,7 +18,7 @@ from megakernel.errors import RecordError, UsageError
 from megakernel.operator.contract import Problem
 from megakernel.record.protocol import METRICS
 from megakernel.record.session import Series, Session
-from megakernel.report.summary import cache_of, differing_fields, round_values
+from megakernel.report.summary import differing_fields, round_values
 
 Verdict = Literal["faster", "slower", "same", "ambiguous"]
 
@@ -253,7 +253,7 @@ def _share_of(floors: Sequence[tuple[str, float, float]], median_ns: float) -> f
 
 def _by_key(session: Session) -> dict[_Key, Series]:
     return {
-        (series.variant, series.problem, series.submission, cache_of(series)): series
+        (series.variant, series.problem, series.submission, series.cache): series
         for series in session.series
         if len(series.rounds)
     }

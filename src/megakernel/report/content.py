@@ -12,7 +12,7 @@ from megakernel.report.compare import Comparison, Rules
 from megakernel.report.drift import drifts
 from megakernel.report.penalties import CAVEAT, CONTROLS, Penalty
 from megakernel.report.published import Published
-from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, cache_of
+from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _fewest_rounds(analysis: Analysis, row: Row) -> int:
         for session in analysis.sessions
         for series in session.series
         if (series.variant, series.problem.rows, series.problem.width) == (row.variant, row.rows, row.width)
-        and (series.submission, cache_of(series)) == (row.submission, row.cache)
+        and (series.submission, series.cache) == (row.submission, row.cache)
         and len(series.rounds)
     )
 
@@ -318,7 +318,7 @@ def provenance_table(analysis: Analysis) -> Table:
         pairs |= session.environment
         pairs |= {f"source {name}": digest[:16] for name, digest in details.kernel_sources.items()}
         pairs["SM clock"] = clock_range(analysis, position)
-        pairs["frozen before"] = str(getattr(session, "freeze_state", "none"))
+        pairs["frozen before"] = session.freeze_state
         pairs["throttled rounds"] = str(session.throttled_rounds)
         compilers = dict.fromkeys(
             ", ".join(f"{name} {value}" for name, value in of_series.compiler.items()) for of_series in details.series
@@ -360,7 +360,7 @@ def session_notes(session: Session) -> list[str]:
     notes = []
     if not session.complete:
         notes.append(f"INCOMPLETE: {session.interruption or 'the process ended'}")
-    notes += [f"NOT AS FROZEN: {change}" for change in getattr(session, "changes", ())]
+    notes += [f"NOT AS FROZEN: {change}" for change in session.changes]
     if session.device.get("kind") == "emulator":
         notes.append("emulated on a CPU: the times say nothing about a GPU")
     if session.throttled_rounds:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from megakernel.record.session import Session
-from megakernel.report.summary import cache_of, round_values
+from megakernel.report.summary import round_values
 
 DRIFT_THRESHOLD = 0.03
 _LEAST_ROUNDS = 9
@@ -29,7 +29,7 @@ def drifts(session: Session) -> list[Drift]:
     found = []
     for series in session.series:
         values = round_values(series, "host_completion")
-        if len(values) < _LEAST_ROUNDS or series.submission != "graph" or cache_of(series) != "warm":
+        if len(values) < _LEAST_ROUNDS or series.submission != "graph" or series.cache != "warm":
             continue
         third = len(values) // 3
         first, last = values[:third], values[-third:]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from megakernel.record.session import Series, Session
-from megakernel.report.summary import cache_of, round_values
+from megakernel.report.summary import round_values
 
 BASELINE = "control_retain"
 CONTROLS = {
@@ -97,6 +97,6 @@ def _controls(session: Session, rows: int) -> list[Series]:
         if series.problem.rows == rows
         and series.submission == SUBMISSION
         and (series.variant in CONTROLS or series.variant == BASELINE)
-        and cache_of(series) == "warm"
+        and series.cache == "warm"
         and len(series.rounds)
     ]

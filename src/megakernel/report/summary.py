@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from megakernel.errors import RecordError
 from megakernel.operator.contract import Problem
-from megakernel.record.protocol import METRICS
+from megakernel.record.protocol import METRICS, Cache
 from megakernel.record.session import Series, Session
 
 # What submitting one launch from Python costs beyond C++: measured, data/h200/launch_loops.json (nine launches).
@@ -39,7 +39,7 @@ class Row:
     rows: int
     width: int
     submission: str
-    cache: str
+    cache: Cache
     metric: str
     mean_ns: float
     session_median_ns: tuple[float, ...]
@@ -49,11 +49,6 @@ class Row:
 
 
 COLUMNS = tuple(field.name for field in fields(Row))
-
-
-def cache_of(series: Series) -> str:
-    """``warm``, or ``evicted`` where the cache was swept before each invocation."""
-    return str(getattr(series, "cache", "warm"))
 
 
 def round_values(series: Series, metric: str) -> NDArray[np.float64]:
@@ -108,7 +103,7 @@ def summarise(*sessions: Session) -> list[Row]:
             for metric in METRICS:
                 values = round_values(series, metric)
                 if len(values):
-                    key: _Key = (series.variant, series.problem, series.submission, cache_of(series))
+                    key: _Key = (series.variant, series.problem, series.submission, series.cache)
                     of_sessions = quantiles.setdefault((key, metric), {})
                     of_sessions[position] = np.percentile(values, [50, 10, 90])  # linear interpolation
     copies = {s.variant for session in sessions for s in session.series if s.computes == "copy"}

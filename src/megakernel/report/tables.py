@@ -37,7 +37,7 @@ from megakernel.report.content import (
 from megakernel.report.findings import Audit, Kind
 from megakernel.report.penalties import penalties
 from megakernel.report.published import load_published
-from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, cache_of, device_label, summarise
+from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row, device_label, summarise
 from megakernel.variants.frozen import Entry, Figures
 
 # Wider than any table: Rich would cut what does not fit, and a number that is cut is lost.
@@ -147,7 +147,7 @@ def _print_compact(session: Session) -> None:
     for row in rows:
         line = lines.setdefault((row.rows, row.width, row.variant, row.cache), {})
         line[row.submission, row.metric] = row
-    known = {(s.problem.rows, s.problem.width, s.variant, cache_of(s)): s for s in session.series}
+    known = {(s.problem.rows, s.problem.width, s.variant, s.cache): s for s in session.series}
     columns = [("rows", True), ("variant", False), *([("cache", False)] if len(caches) > 1 else [])]
     columns += [("tile", False), ("launches", True), ("direct host", True), ("graph host", True), ("p10-p90", False)]
     columns += [("graph event", True), ("host / copy", True), ("event / copy", True)]
@@ -175,7 +175,7 @@ def _print_all_metrics(session: Session) -> None:
         key = (row.variant, row.rows, row.width, row.submission, row.cache)
         by_series.setdefault(key, {})[row.metric] = row
     known: dict[tuple[str, int, int, str, str], Series] = {
-        (s.variant, s.problem.rows, s.problem.width, s.submission, cache_of(s)): s for s in session.series
+        (s.variant, s.problem.rows, s.problem.width, s.submission, s.cache): s for s in session.series
     }
     columns = [("rows", True), ("variant", False), ("submission", False), ("cache", False), ("tile", False)]
     columns += [("launches", True)]
@@ -212,7 +212,7 @@ def _spread(row: Row, rounds: int) -> str:
 def _rounds(session: Session) -> str:
     """The rounds of every shape, or how many an unfinished session has at least of those planned."""
     planned = session.protocol.get("rounds", "?")
-    warm = [len(series.rounds) for series in session.series if cache_of(series) == "warm"]
+    warm = [len(series.rounds) for series in session.series if series.cache == "warm"]
     finished = min(warm, default=0)
     return str(planned) if session.complete or finished == planned else f"{finished} of {planned}"
 
