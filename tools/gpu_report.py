@@ -1,6 +1,8 @@
 """Runs the GPU tests and writes what each of them said, with the device and the sources that they saw.
 
 python tools/gpu_report.py REPORT.json           run on a GPU and write the report
+python tools/gpu_report.py REPORT.json TEST…     run these tests alone, and put their outcomes into the report, which
+                                                 must be of the same kernel sources
 python tools/gpu_report.py --check REPORT.json   say which kernel sources have changed since
 """
 
@@ -19,10 +21,15 @@ ROOT = Path(__file__).resolve().parents[1]
 GPU_TESTS = ("tests/gpu", "tests/wrong")
 
 
-def run(report: Path) -> int:
+def run(report: Path, tests: list[str]) -> int:
     from megakernel.device.gpu import list_gpus
     from megakernel.run.environment import environment
 
+    earlier = json.loads(report.read_text()) if tests else None
+    changed = _changed(earlier) if earlier else []
+    if changed:
+        print(f"{report} is of other sources: {', '.join(changed)} differ; run all tests", file=sys.stderr)
+        return 2
     device = list_gpus()[0]
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
@@ -32,7 +39,7 @@ def run(report: Path) -> int:
             "pytest",
             "-m",
             "gpu",
-            *(str(path) for path in GPU_TESTS if (ROOT / path).exists()),
+            *(tests or (path for path in GPU_TESTS if (ROOT / path).exists())),
             f"--junitxml={results}",
             "--durations=5",
         ]
@@ -40,6 +47,13 @@ def run(report: Path) -> int:
         cases = list(ElementTree.parse(results).iter("testcase"))
     outcomes = {f"{case.get('classname')}.{case.get('name')}": _outcome(case) for case in cases}
     found = environment()
+    repeated = {}
+    if earlier:
+        # A test that no longer exists in the files that ran again has no outcome.
+        again = {name.rpartition(".")[0] for name in outcomes}
+        kept = {n: o for n, o in earlier["outcomes"].items() if n.rpartition(".")[0] not in again}
+        repeated = {"date": earlier["date"], "device_uuid": earlier["device"]["uuid"], "outcomes": len(kept)}
+        outcomes = {**kept, **outcomes}
     report.write_text(
         json.dumps(
             {
@@ -47,6 +61,7 @@ def run(report: Path) -> int:
                 "device": asdict(device),
                 "environment": {k: v for k, v in found.items() if k not in ("command", "platform")},
                 "kernel_sources": source_hashes(kernel_folder()),
+                "kept_from_an_earlier_run": repeated,
                 "passed": sum(outcome == "passed" for outcome in outcomes.values()),
                 "not_passed": sum(outcome != "passed" for outcome in outcomes.values()),
                 "outcomes": outcomes,
@@ -71,13 +86,17 @@ def check(report: Path) -> int:
         print(f"warning: {report} is missing: no GPU has verified these kernels; run make test-gpu on one")
         return 0
     recorded = json.loads(report.read_text())
-    current = source_hashes(kernel_folder())
-    changed = sorted(p for p in current | recorded["kernel_sources"] if _differs(p, current, recorded))
+    changed = _changed(recorded)
     if changed:
         print(f"warning: changed since the GPU last verified them ({recorded['date']}): {', '.join(changed)}")
     if recorded["not_passed"]:
         print(f"warning: {recorded['not_passed']} GPU tests did not pass on {recorded['date']}")
     return 0
+
+
+def _changed(recorded: dict[str, dict[str, str]]) -> list[str]:
+    current = source_hashes(kernel_folder())
+    return sorted(p for p in current | recorded["kernel_sources"] if _differs(p, current, recorded))
 
 
 def _differs(path: str, current: dict[str, str], recorded: dict[str, dict[str, str]]) -> bool:
@@ -88,4 +107,4 @@ def _differs(path: str, current: dict[str, str], recorded: dict[str, dict[str, s
 if __name__ == "__main__":
     if sys.argv[1] == "--check":
         sys.exit(check(Path(sys.argv[2])))
-    sys.exit(run(Path(sys.argv[1])))
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))

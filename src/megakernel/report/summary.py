@@ -18,7 +18,7 @@ PYTHON_LAUNCH_OVERHEAD_NS = 1400
 _FREE_PROTOCOL = ("order_seed", "watchdog_s", "shape_order")
 _COMPARED_DEVICE = ("kind", "name", "compute_capability", "sm_count", "l2_bytes", "memory_bytes", "driver_version")
 
-_Key = tuple[str, Problem, str, str]  # variant, problem, submission, cache
+_Key = tuple[str, Problem, str, Cache]  # variant, problem, submission, cache
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from megakernel.record.facts import DeviceFacts
-from megakernel.record.protocol import METRICS
+from megakernel.record.protocol import METRICS, Cache
 from megakernel.record.session import Series, Session
 from megakernel.record.verification import Result
 from megakernel.report.analysis import Analysis
@@ -143,7 +143,7 @@ def _print_compact(session: Session) -> None:
     """Host completion by direct launch and graph replay, and the replay's event interval."""
     rows = summarise(session)
     caches = {row.cache for row in rows}
-    lines: dict[tuple[int, int, str, str], dict[tuple[str, str], Row]] = {}
+    lines: dict[tuple[int, int, str, Cache], dict[tuple[str, str], Row]] = {}
     for row in rows:
         line = lines.setdefault((row.rows, row.width, row.variant, row.cache), {})
         line[row.submission, row.metric] = row
@@ -170,7 +170,7 @@ def _print_compact(session: Session) -> None:
 def _print_all_metrics(session: Session) -> None:
     """The four metrics of every series, with the ratio to ``copy`` of the same run."""
     rows = summarise(session)
-    by_series: dict[tuple[str, int, int, str, str], dict[str, Row]] = {}
+    by_series: dict[tuple[str, int, int, str, Cache], dict[str, Row]] = {}
     for row in rows:
         key = (row.variant, row.rows, row.width, row.submission, row.cache)
         by_series.setdefault(key, {})[row.metric] = row
