@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from megakernel.operator import checks
 from megakernel.operator.checks import POISON, Check, check_quantity, passed
 from megakernel.operator.contract import Problem
 from megakernel.operator.fixtures import ALL_FIXTURES, make
@@ -198,3 +199,29 @@ def test_a_librarys_output_may_be_further_off_but_not_much() -> None:
         for tolerance, passes in ((None, ours), (LIBRARY_OUTPUT, librarys)):
             verdict = {c.name: c.passed for c in check_quantity("y", actual, reference, 8, tolerance)}
             assert verdict["y.accuracy"] == passes
+
+
+def test_the_same_bytes_are_compared_once_and_other_bytes_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    worst = checks._worst
+
+    def counted(name: str, *rest: Any) -> Check:
+        compared.append(name)
+        return worst(name, *rest)
+
+    monkeypatch.setattr(checks, "_worst", counted)
+    reference = Reference(make("timing", PROBLEM), PROBLEM)
+    right = rounded("y", reference)
+    first = check_quantity("y", right, reference, TILE)
+    done = len(compared)
+    assert passed(first)
+    assert check_quantity("y", right.copy(), reference, TILE) == first
+    assert len(compared) == done
+    wrong = right.copy()
+    wrong[2, 7] *= np.float32(1.001)
+    for _ in range(2):
+        assert not passed(check_quantity("y", wrong, reference, TILE))
+    assert passed(check_quantity("y", right, reference, TILE))
+    # Another input has another verdict, whatever the bytes.
+    other = Reference(make("constant", PROBLEM), PROBLEM)
+    assert not passed(check_quantity("y", right, other, TILE))

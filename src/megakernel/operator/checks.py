@@ -5,6 +5,7 @@ into a quiet one, so that a poisoned word found afterwards was never written, an
 poisoned data led to is told apart from it.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -93,6 +94,9 @@ def check_quantity(
 
     The output ``y`` is also checked against its row's maximum, for its row sums and for negative values.
 
+    What was found is kept with the reference: replays, both submissions and many variants give the same bytes, and a
+    digest of them is far cheaper than a comparison.
+
     Args:
         name: the quantity's name.
         actual: what the kernel wrote, float32 of the quantity's shape.
@@ -100,6 +104,14 @@ def check_quantity(
         tile: elements in a tile.
         tolerance: instead of the table's.
     """
+    digest = hashlib.sha256(np.ascontiguousarray(actual).data).digest()
+    key = (name, tile, tolerance, actual.shape, digest)
+    if key not in reference.verdicts:
+        reference.verdicts[key] = tuple(_checked(name, actual, reference, tile, tolerance))
+    return list(reference.verdicts[key])
+
+
+def _checked(name: str, actual: Float32, reference: Reference, tile: int, tolerance: Tolerance | None) -> list[Check]:
     expected = _as_float32_range(reference.quantity(name, tile))
     unwritten = actual.view(np.uint32) == np.uint32(POISON)
     checks = [

@@ -1,6 +1,7 @@
 """The operator and all its intermediates in float64, from the actual float32 input."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class Reference:
         self.x = x
         self.problem = problem
         self.allowed_errors: dict[tuple[str, int], Float64] = {}  # kept by `tolerances`
+        self.verdicts: dict[object, tuple[Any, ...]] = {}  # kept by `checks`
 
     def quantity(self, name: str, tile: int) -> Float64:
         """A quantity by the name that declarations use; ``tile`` is the number of elements in a tile."""
