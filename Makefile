@@ -20,12 +20,12 @@ comma := ,
 CUDA ?= cu13
 EXTRAS := $(CUDA),emulator$(if $(COMPILER),,$(comma)zig)
 
-.PHONY: bench test check lint unit emulated test-cu12 test-package test-gpu sanitize clean
+.PHONY: bench test check lint unit slow emulated test-cu12 test-package test-gpu sanitize clean
 
 bench: $(VENV)/.installed
 	$(BIN)/mk bench --variant row_retained --out $(OUT)
 
-test: check emulated test-cu12 test-package
+test: check slow emulated test-cu12 test-package
 	$(BIN)/python tools/gpu_report.py --check data/gpu-report.json
 
 check: lint unit
@@ -37,7 +37,10 @@ lint: $(VENV)/.installed-dev
 	$(if $(SOURCES),$(BIN)/clang-format --dry-run --Werror $(SOURCES))
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/pytest tests/unit -n 2
+	$(BIN)/pytest tests/unit -m "not slow" -n 2
+
+slow: $(VENV)/.installed-dev
+	$(BIN)/pytest tests/unit -m slow -n 2
 
 emulated: $(VENV)/.installed-dev
 	$(BIN)/pytest tests/emulated tests/wrong -m "not gpu" -n 2

@@ -15,6 +15,8 @@ from megakernel.record.reader import load
 from megakernel.report.penalties import penalties
 from megakernel.report.summary import round_values, summarise
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
 SESSION = ROOT / "data" / "h200" / "bench-spine-2.h5"

@@ -37,6 +37,8 @@ from megakernel.report.findings import Audit
 from megakernel.run.session import Request, run_session
 from megakernel.variants.catalogue import CATALOGUE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = source_hashes(kernel_folder())
 PROTOCOL = Protocol(rounds=12, warmups=0, singles=3, batch=4, order_seed=5, pilot_repeats=2)

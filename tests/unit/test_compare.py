@@ -30,6 +30,8 @@ from megakernel.report.compare import (
     require_comparable,
 )
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 DATA = Path(__file__).resolve().parents[2] / "data" / "h200"
 EVENT = Rules(metrics=("event_interval",))

@@ -17,6 +17,8 @@ from megakernel.record.reader import load
 from megakernel.record.session import RoundState, Session
 from megakernel.record.writer import SessionWriter
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A session through the command line, on the fake device, that goes on until something ends it.

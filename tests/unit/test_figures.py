@@ -25,6 +25,8 @@ pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
 from megakernel.report.figures import FIGURES, render
 from megakernel.report.page import render_page
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('$x_1$')</script>&\x1b[1m"
 VOID = {"meta", "link", "br", "hr", "img", "input"}

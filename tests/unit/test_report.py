@@ -17,6 +17,8 @@ from megakernel.report.analysis import analyse, frozen_pairs
 from megakernel.report.rates import peak_gb_s
 from megakernel.report.stand_ins import Pair
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "h200"

@@ -18,6 +18,8 @@ from megakernel.variants.catalogue import CATALOGUE
 from megakernel.variants.declaration import Configuration
 from megakernel.variants.frozen import Entry, FrozenTable
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "schema.md"
 
 # Places whose members' names are data.

@@ -18,6 +18,8 @@ from megakernel.variants.declaration import Configuration
 from megakernel.variants.frozen import load as load_table
 from megakernel.variants.frozen import shipped
 
+pytestmark = pytest.mark.slow
+
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--width", "3000", "--rounds", "2", "--evicted-rounds", "1"]
 TWO = ["--variant", "local_recompute", "--variant", "row_retained", *QUICK]
