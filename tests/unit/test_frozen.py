@@ -11,7 +11,7 @@ from megakernel.operator.contract import BENCHMARK_ROWS, Problem
 from megakernel.run.prepare import KernelStore, configuration_for
 from megakernel.variants.catalogue import CATALOGUE, FLOORS
 from megakernel.variants.declaration import Configuration, Variant
-from megakernel.variants.frozen import Entry, FrozenTable, load, merged, shipped, shipped_path, to_toml
+from megakernel.variants.frozen import EMULATED_MARK, Entry, FrozenTable, load, merged, shipped, shipped_path, to_toml
 
 RETAINED = CATALOGUE["retained"]
 SMALL, LARGE, OTHER = Configuration(256, 2048), Configuration(512, 16384), Configuration(256, 8192)
@@ -167,3 +167,15 @@ def test_what_is_compiled_without_a_device_is_what_some_device_takes() -> None:
     assert TABLE.configurations(RETAINED, (1, 16)) == [SMALL, OTHER, LARGE]
     unfused = CATALOGUE["unfused"]
     assert TABLE.configurations(unfused, (1, 16, 32)) == [Configuration(256, 1024), Configuration(256, 4096)]
+
+
+def test_what_an_emulator_found_never_passes_as_a_gpus() -> None:
+    emulator = f"NVIDIA H200{EMULATED_MARK}"
+    real, emulated = entry(16, OTHER), entry(16, LARGE, emulator)
+    both = FrozenTable(merged(FrozenTable((real,)), [emulated]))
+    assert both.own("NVIDIA H200", 132, 16) == real
+    assert both.own(emulator, 132, 16) == emulated
+    assert both.suggestion(RETAINED, "NVIDIA H200", 132, 16) == OTHER
+    assert both.suggestion(RETAINED, emulator, 132, 16) == LARGE
+    assert FrozenTable((real,)).own(emulator, 132, 16) == real
+    assert not FrozenTable((emulated,)).knows("NVIDIA H200", 132)

@@ -71,7 +71,7 @@ def say_if_borrowed(facts: DeviceFacts, table: FrozenTable | None = None) -> Non
     """Says it where the table, by default the shipped one, has no configurations of this device."""
     from megakernel.report import tables
 
-    if notice := (table or shipped()).notice(facts.name, facts.sm_count):
+    if notice := (table or shipped()).notice(facts.label, facts.sm_count):
         tables.print_notice(notice)
 
 

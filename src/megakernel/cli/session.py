@@ -99,7 +99,7 @@ def tune(
                     for line in (*tuned.refused, *tuned.failures):
                         tables.print_notice(line)
                     every = merged(table, new)
-                    own = [e for e in every if (e.device, e.sm_count) == (facts.name, facts.sm_count)]
+                    own = [e for e in every if (e.device, e.sm_count) == (facts.label, facts.sm_count)]
                     text = to_toml(merged(FrozenTable(every), pilot.with_controls(own, controls)))
                     file.seek(0)
                     file.truncate()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from megakernel.variants.frozen import EMULATED_MARK
+
 
 @dataclass(frozen=True)
 class DeviceFacts:
@@ -34,6 +36,11 @@ class DeviceFacts:
     def arch(self) -> str:
         """The architecture that kernels are compiled for, such as ``sm_90``."""
         return "sm_" + self.compute_capability.replace(".", "")
+
+    @property
+    def label(self) -> str:
+        """The device's name, marked where it is emulated: what an emulator found must not pass as a GPU's."""
+        return f"{self.name}{EMULATED_MARK}" if self.kind == "emulator" else self.name
 
     @property
     def capability(self) -> tuple[int, ...]:

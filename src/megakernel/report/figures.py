@@ -50,7 +50,7 @@ def render(analysis: Analysis, name: str, file_format: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name may hold what the font does not
         figure = FIGURES[name](analysis)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=file_format, metadata=dates[file_format], dpi=_PNG_DPI)
+        figure.savefig(buffer, format=file_format, metadata=dates[file_format], dpi=_PNG_DPI, bbox_inches="tight")
     return buffer.getvalue()
 
 

@@ -80,7 +80,7 @@ def occupancy_of(
     for variant in variants:
         by_configuration: dict[Configuration, list[int]] = {}
         for count in rows:
-            frozen = shipped().suggestion(variant, planner.facts.name, planner.facts.sm_count, count)
+            frozen = shipped().suggestion(variant, planner.facts.label, planner.facts.sm_count, count)
             by_configuration.setdefault(configuration or frozen, []).append(count)
         for chosen, counts in by_configuration.items():
             problem = Problem(counts[0], width)

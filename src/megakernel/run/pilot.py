@@ -235,7 +235,7 @@ class _Pilot:
         winners = {name: candidates[0] for name, candidates in ranked.items()}
         facts = self.device.facts
         return Entry(
-            device=facts.name,
+            device=facts.label,
             sm_count=facts.sm_count,
             rows=self.problem.rows,
             width=self.problem.width,

@@ -82,8 +82,8 @@ def configuration_for(
         CompileError: see that stage.
     """
     facts, table = device.facts, frozen or shipped()
-    first = table.suggestion(variant, facts.name, facts.sm_count, problem.rows)
-    if table.knows(facts.name, facts.sm_count):
+    first = table.suggestion(variant, facts.label, facts.sm_count, problem.rows)
+    if table.knows(facts.label, facts.sm_count):
         return first
     for library in variant.libraries:
         device.require_library(library)

@@ -93,7 +93,7 @@ class _Session:
     def shape(self, problem: Problem, store: KernelStore) -> None:
         protocol = self.request.protocol
         inputs = Inputs.of(FIXTURE, problem)
-        entry = self.request.frozen.own(self.device.facts.name, self.device.facts.sm_count, problem.rows)
+        entry = self.request.frozen.own(self.device.facts.label, self.device.facts.sm_count, problem.rows)
         shape = self.writer.add_shape(
             problem,
             hashlib.sha256(inputs.reference.x.tobytes()).hexdigest(),

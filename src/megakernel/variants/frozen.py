@@ -16,6 +16,8 @@ from typing import Any
 from megakernel.errors import MissingError, UsageError
 from megakernel.variants.declaration import Configuration, Variant
 
+EMULATED_MARK = " (emulated)"  # behind the name of a device that an emulator stands in for
+
 SCHEMA = "megakernel.frozen"
 SCHEMA_VERSION = 1
 
@@ -29,7 +31,8 @@ class Entry:
     """One device at one row count.
 
     Attributes:
-        device, sm_count: as the driver says; a part with fewer SMs (MIG, MPS) is another device.
+        device, sm_count: as the driver says, and marked where it is emulated; a part with fewer SMs (MIG, MPS) is
+            another device. An emulated device without an entry takes the real one's.
         width: of the rows that were timed.
         source: how the entry came about.
         configurations: by variant.
@@ -56,20 +59,19 @@ class FrozenTable:
     text: str = ""
 
     def knows(self, device: str, sm_count: int) -> bool:
-        return any((e.device, e.sm_count) == (device, sm_count) for e in self.entries)
+        return any(_strangeness(e, device, sm_count) < _OTHER for e in self.entries)
 
     def own(self, device: str, sm_count: int, rows: int) -> Entry | None:
         """The entry of just this device and row count."""
-        wanted = (device, sm_count, rows)
-        return next((e for e in self.entries if (e.device, e.sm_count, e.rows) == wanted), None)
+        own = [e for e in self.entries if e.rows == rows and _strangeness(e, device, sm_count) < _OTHER]
+        return min(own, key=lambda entry: _strangeness(entry, device, sm_count), default=None)
 
     def nearest(self, device: str, sm_count: int, rows: int, variant: str) -> Entry | None:
         """Of the entries with that variant: the device's own before others', then by SMs, then by row count."""
 
-        def distance(entry: Entry) -> tuple[bool, float, float]:
+        def distance(entry: Entry) -> tuple[int, float, float]:
             of_rows = abs(math.log(entry.rows / rows))
-            other = (entry.device, entry.sm_count) != (device, sm_count)
-            return other, abs(math.log(entry.sm_count / sm_count)), of_rows
+            return _strangeness(entry, device, sm_count), abs(math.log(entry.sm_count / sm_count)), of_rows
 
         return min((e for e in self.entries if variant in e.configurations), key=distance, default=None)
 
@@ -92,6 +94,16 @@ class FrozenTable:
             f"no frozen configuration for {device} with {sm_count} SMs: taking the nearest that fit, of "
             f"{', '.join(known) or 'the declarations'}; mk tune finds its own"
         )
+
+
+_OTHER = 2
+
+
+def _strangeness(entry: Entry, device: str, sm_count: int) -> int:
+    """0: of this device; 1: of the real one that this device emulates; 2: of another."""
+    if entry.sm_count != sm_count:
+        return _OTHER
+    return 0 if entry.device == device else 1 if f"{entry.device}{EMULATED_MARK}" == device else _OTHER
 
 
 @cache
