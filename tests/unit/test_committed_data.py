@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.kernel_docs import pilot_table
 
 from megakernel.record.reader import load
 from megakernel.report.analysis import analyse
@@ -13,6 +14,7 @@ from megakernel.report.content import target_lines
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, summarise
 from megakernel.run.trace import Span, out_of_order
 from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.frozen import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -123,3 +125,15 @@ def test_the_pictures_and_what_is_said_of_them_are_the_sessions() -> None:
         assert 0.5 < less < 1.5 if rows == 1 else 5 <= less <= 12  # as the README says
     (target,) = target_lines(analysis)[:1]
     assert target.split(": ", 1)[1].removeprefix("MISSED, ") in (ROOT / "docs" / "report.md").read_text()
+
+
+def test_the_documentation_says_what_the_pilot_found() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    assert "\n".join(pilot_table()) in text
+    ahead = {}
+    for entry in shipped().entries:
+        event_ns = {name: float(figures["event_ns"]) for name, figures in entry.figures.items()}
+        local = min(event_ns[name] for name in event_ns if CATALOGUE[name].family == "local")
+        ahead[entry.rows] = 1 - min(event_ns["retained"], event_ns["row_retained"]) / local
+        assert (entry.rows == 1) == (ahead[entry.rows] < 0)
+    assert [round(100 * ahead[rows]) for rows in (1, 16, 32, 64)] == [-16, 9, 17, 7]
