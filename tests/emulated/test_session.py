@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pilot_has_figures_for_what_it_chose(folder: Path) -> None:
     (entry,) = load_table(folder / "mine.toml").entries
-    assert (entry.device, entry.sm_count, entry.rows) == ("NVIDIA H200", 132, 2)
+    assert (entry.device, entry.sm_count, entry.rows) == ("NVIDIA H200 (emulated)", 132, 2)
     assert (entry.local, entry.megakernel) == ("local_recompute", "row_retained")
     for name in ("local_recompute", "row_retained"):
         assert entry.configurations[name] in (SMALL, OTHER)
