@@ -3,7 +3,9 @@
 python tools/export_csv.py SESSION.h5 [SESSION.h5] > rounds.csv
 """
 
+import argparse
 import csv
+import signal
 import sys
 
 import h5py
@@ -37,4 +39,11 @@ def main(*paths: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that leaves early is no error
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sessions", metavar="SESSION.h5", nargs="+")
+    given = parser.parse_args()
+    try:
+        main(*given.sessions)
+    except (OSError, KeyError, ValueError) as error:
+        parser.error(f"{' '.join(given.sessions)}: {error}")

@@ -5,7 +5,7 @@
 Bars average the session medians, whiskers span them, and percentages are against local fusion.
 """
 
-import sys
+import argparse
 
 import h5py
 import numpy as np
@@ -26,28 +26,41 @@ def medians_us(path: str) -> dict[tuple[int, str, str], float]:
     return found
 
 
+def steps(rows: int) -> list[tuple[str, str]]:
+    megakernel = "retained" if rows == 1 else "row_retained"  # as the article chose
+    return [("unfused", "direct"), ("unfused", "graph"), ("local_recompute", "graph"), (megakernel, "graph")]
+
+
 def main(out: str, *paths: str) -> None:
     sessions = [medians_us(path) for path in paths]
     counts = sorted({rows for session in sessions for rows, _, _ in session})
-    figure = Figure(figsize=(3.4 * len(counts), 3.2), layout="constrained")
-    for panel, rows in zip(figure.subplots(1, len(counts), squeeze=False)[0], counts, strict=True):
-        megakernel = "retained" if rows == 1 else "row_retained"  # as the article chose
-        steps = [("unfused", "direct"), ("unfused", "graph"), ("local_recompute", "graph"), (megakernel, "graph")]
-        values = [[s[rows, *step] for s in sessions if (rows, *step) in s] for step in steps]
-        means = [float(np.mean(value)) if value else 0.0 for value in values]
+    whole = [n for n in counts if all((n, *step) in session for step in steps(n) for session in sessions)]
+    if not whole:
+        raise ValueError("at no row count are all steps, from unfused to the megakernel, in each")
+    figure = Figure(figsize=(3.4 * len(whole), 3.2), layout="constrained")
+    for panel, rows in zip(figure.subplots(1, len(whole), squeeze=False)[0], whole, strict=True):
+        values = [[session[rows, *step] for session in sessions] for step in steps(rows)]
+        means = [float(np.mean(value)) for value in values]
         panel.bar(range(4), means, color=["#F3CF8B", "#E69F00", "#56B4E9", "#005A8C"], edgecolor="#222222")
         for place, (mean, value) in enumerate(zip(means, values, strict=True)):
-            if value:
-                whisker = [[mean - min(value)], [max(value) - mean]]
-                panel.errorbar(place, mean, yerr=whisker, color="#222222", capsize=4)
-                percent = f"\n{100 * (mean / means[2] - 1):+.1f} %" if place == 3 and means[2] else ""
-                panel.text(place, max(value), f"{mean:.1f}{percent}", ha="center", va="bottom", fontsize=8)
+            whisker = [[mean - min(value)], [max(value) - mean]]
+            panel.errorbar(place, mean, yerr=whisker, color="#222222", capsize=4)
+            percent = f"\n{100 * (mean / means[2] - 1):+.1f} %" if place == 3 else ""
+            panel.text(place, max(value), f"{mean:.1f}{percent}", ha="center", va="bottom", fontsize=8)
         panel.set_xticks(range(4), ["unfused", "+ graph", "+ local\nfusion", "+ mega-\nkernel"], fontsize=8)
         panel.set_title(f"{rows} row{'s' if rows > 1 else ''}")
         panel.set_ylabel("host completion, µs")
         panel.margins(y=0.2)
-    figure.savefig(out)
+    with open(out, "xb") as file:  # never over a file that exists
+        figure.savefig(file, format=out.rpartition(".")[2])
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", metavar="OUT.svg", help="must not exist")
+    parser.add_argument("sessions", metavar="SESSION.h5", nargs="+")
+    given = parser.parse_args()
+    try:
+        main(given.out, *given.sessions)
+    except (OSError, KeyError, ValueError) as error:
+        parser.error(f"{' '.join(given.sessions)}: {error}")

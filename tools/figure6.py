@@ -6,7 +6,7 @@ A session's penalty is the median over rounds of a control's host completion les
 round. Reloaded values are staged through shared memory with a block synchronisation: the penalties include that.
 """
 
-import sys
+import argparse
 
 import h5py
 import numpy as np
@@ -42,7 +42,7 @@ def main(out: str, *paths: str) -> None:
     panel = figure.subplots()
     measured = [control for control in CONTROLS if any(control in session for session in sessions)]
     if not measured:
-        sys.exit(f"no controls at {ROWS} rows in {', '.join(paths)}")
+        raise ValueError(f"no controls at {ROWS} rows in {', '.join(paths)}")
     for place, control in enumerate(measured):
         values = [session[control] for session in sessions if control in session]
         mean = float(np.mean(values))
@@ -54,8 +54,16 @@ def main(out: str, *paths: str) -> None:
     panel.set_yticks(range(len(measured)), measured)
     panel.set_ylim(len(measured) - 0.4, -0.6)
     panel.set_xlabel(f"extra host completion over control_retain, µs ({ROWS} rows, graph replay)")
-    figure.savefig(out)
+    with open(out, "xb") as file:  # never over a file that exists
+        figure.savefig(file, format=out.rpartition(".")[2])
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", metavar="OUT.svg", help="must not exist")
+    parser.add_argument("sessions", metavar="SESSION.h5", nargs="+")
+    given = parser.parse_args()
+    try:
+        main(given.out, *given.sessions)
+    except (OSError, KeyError, ValueError) as error:
+        parser.error(f"{' '.join(given.sessions)}: {error}")

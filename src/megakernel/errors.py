@@ -3,11 +3,21 @@
 The command line turns ``exit_code`` into the process's exit code; nothing else decides one.
 """
 
+import re
+
 
 class MegakernelError(Exception):
     """It could not be done."""
 
     exit_code = 2
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text with control codes written out, so that what a file or a path holds cannot steer a terminal."""
+    return _CONTROLS.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
 
 
 class UsageError(MegakernelError):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,9 +140,9 @@ def test_stages_run_in_the_declared_order(
     started: list[str] = []
     launch = Library.launch
 
-    def recorded(self: Library, kernel: str, **arguments: object) -> LaunchStats:
+    def recorded(self: Library, kernel: str, **arguments: Any) -> LaunchStats:
         started.append(kernel.partition("<")[0])
-        return launch(self, kernel, **arguments)  # type: ignore[arg-type]
+        return launch(self, kernel, **arguments)
 
     monkeypatch.setattr(Library, "launch", recorded)
     unfused = CATALOGUE["unfused"]

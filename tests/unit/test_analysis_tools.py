@@ -36,7 +36,7 @@ def test_a_script_needs_nothing_of_this_package(name: str) -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    assert {each.split(".")[0] for each in imported} <= {"h5py", "numpy", "matplotlib", "csv", "sys"}
+    assert {each.split(".")[0] for each in imported} <= {"h5py", "numpy", "matplotlib", *sys.stdlib_module_names}
 
 
 def test_the_export_holds_every_round() -> None:
@@ -62,11 +62,8 @@ def test_figure_5_is_drawn_from_the_same_numbers(tmp_path: Path) -> None:
     out = tmp_path / "figure5.svg"
     script("figure5", out, SESSION)
     assert out.read_bytes().startswith(b"<?xml")
-    sys.path.insert(0, str(TOOLS))
-    try:
-        from figure5 import medians_us  # type: ignore[import-not-found]
-    finally:
-        sys.path.remove(str(TOOLS))
+    from tools.figure5 import medians_us
+
     medians = medians_us(str(SESSION))
     for row in summarise(load(SESSION)):
         if row.metric == "host_completion":
@@ -83,3 +80,33 @@ def test_figure_6_prints_and_draws_the_penalties(tmp_path: Path) -> None:
         for p in expected
     ]
     assert (tmp_path / "figure6.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("figure5", ["{new}.svg", "{foreign}"], "foreign.h5"),
+        ("figure5", ["{taken}", SESSION], "exists"),
+        ("figure6", ["{new}.svg", SESSION], "no controls at 16 rows in "),
+        ("figure6", ["{new}.svg"], "SESSION.h5"),
+        ("export_csv", [], "SESSION.h5"),
+        ("export_csv", ["{missing}"], "missing.h5"),
+        ("outliers", [SESSION, "abc"], "abc"),
+        ("outliers", [SESSION, "nan"], "PERCENT is nan"),
+        ("outliers", ["{foreign}"], "foreign.h5"),
+    ],
+)
+def test_bad_input_of_a_script_is_one_line_and_exit_code_2(
+    tmp_path: Path, name: str, arguments: list[object], said: str
+) -> None:
+    if name.startswith("figure"):
+        pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    (tmp_path / "foreign.h5").write_text("no HDF5")
+    (tmp_path / "taken.svg").write_text("kept")
+    places = {n: tmp_path / f"{n}.h5" for n in ("foreign", "missing", "new")} | {"taken": tmp_path / "taken.svg"}
+    command = [sys.executable, str(TOOLS / f"{name}.py"), *(str(a).format(**places) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr.splitlines()[-1]
+    assert (tmp_path / "taken.svg").read_text() == "kept"

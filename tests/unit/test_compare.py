@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from megakernel.record.session import Series, Session
 from megakernel.report.compare import (
     Comparison,
     Rules,
+    Verdict,
     compare,
     comparison_records,
     interval,
@@ -44,6 +46,10 @@ def committed(name: str) -> Session:
 
 def only(whole: Session, keep: Callable[[Series], bool]) -> Session:
     return replace(whole, series=tuple(s for s in whole.series if keep(s)))
+
+
+def of_rows(rows: int) -> Callable[[Series], bool]:
+    return lambda series: series.problem.rows == rows
 
 
 def scaled(one: Series, factor: float) -> Series:
@@ -130,13 +136,14 @@ def test_floors_are_not_judged_and_what_is_missing_is_named() -> None:
 
 def test_the_worst_verdict_is_the_table_s() -> None:
     one = verdict(run_of(1e7), run_of(1e7, seed=1))
-    for verdicts, expected in [
+    cases: list[tuple[list[Verdict], Verdict]] = [
         (["same", "faster"], "faster"),
         (["same", "ambiguous", "faster"], "ambiguous"),
         (["ambiguous", "slower"], "slower"),
         (["same"], "same"),
-    ]:
-        found = [replace(one, verdict=each) for each in verdicts]  # type: ignore[arg-type]
+    ]
+    for verdicts, expected in cases:
+        found = [replace(one, verdict=each) for each in verdicts]
         assert overall(found) == expected
 
 
@@ -148,7 +155,7 @@ def test_identical_kernels_get_no_more_false_verdicts_than_stated() -> None:
         tables = 0
         for name in ("bench-spine.h5", "bench-spine-2.h5"):
             for rows in (1, 16, 32, 64):
-                shape = only(committed(name), lambda s, rows=rows: s.problem.rows == rows)  # type: ignore[misc]
+                shape = only(committed(name), of_rows(rows))
                 even, odd = (chosen_rounds(shape, lambda n, k=k: n % 2 == k) for k in (0, 1))
                 for metric in METRICS:
                     found = Counter(each.verdict for each in compare(even, odd, Rules((metric,), threshold)))
@@ -176,10 +183,7 @@ def test_a_planted_slowdown_of_three_per_cent_is_found() -> None:
     verdicts: list[str] = []
     for name in ("bench-spine.h5", "bench-spine-2.h5"):
         for rows in (1, 16, 32, 64):
-            graphs = only(
-                committed(name),
-                lambda s, rows=rows: s.submission == "graph" and s.problem.rows == rows,  # type: ignore[misc]
-            )
+            graphs = only(only(committed(name), of_rows(rows)), lambda s: s.submission == "graph")
             for variant in ("unfused", "local_recompute", "row_retained"):
                 first, second = drawn(graphs), drawn(graphs)
                 planted = replace(
@@ -206,9 +210,9 @@ def test_a_planted_slowdown_of_three_per_cent_is_found() -> None:
         ({"attributes": {"schema_version": "2"}}, r"schema_version \(None and 2\)"),
     ],
 )
-def test_runs_that_differ_are_refused_unless_told_otherwise(change: dict[str, object], field: str) -> None:
+def test_runs_that_differ_are_refused_unless_told_otherwise(change: dict[str, Any], field: str) -> None:
     one = run_of(1e7)
-    other = replace(one, **change)  # type: ignore[arg-type]
+    other = replace(one, **change)
     with pytest.raises(RecordError, match=field):
         require_comparable(one, other, allow_different=False)
     assert len(require_comparable(one, other, allow_different=True)) == 1

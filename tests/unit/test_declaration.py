@@ -129,7 +129,9 @@ def test_two_quantities_of_one_name_are_refused() -> None:
     [(1, 1), (2, 1), (3, 1), (5, 16), (16, 16), (22, 16), (23, 32), (45, 32), (46, 64), (10**9, 64)],
 )
 def test_the_default_configuration_is_that_of_the_nearest_row_count(rows: int, expected: int) -> None:
-    assert LOCAL_RECOMPUTE.default_configuration(rows) == LOCAL_RECOMPUTE.for_rows[expected]
+    known = {count: Configuration(256, 1024 * count) for count in (1, 16, 32, 64)}
+    tuned = replace(LOCAL_RECOMPUTE, for_rows=known)
+    assert tuned.default_configuration(rows) == known[expected]
 
 
 def test_without_row_counts_the_first_configuration_is_the_default() -> None:

@@ -118,6 +118,7 @@ def test_installed_kernels_are_hashed_once(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "is no manifest"),
         ('{"schema": "megakernel.manifest", "schema_version": 2}', "is no manifest"),
         ('{"schema": "megakernel.manifest", "schema_version": 1, "a": 3}', "section 'a' holds something else"),

@@ -110,7 +110,7 @@ BODY = to_toml([entry(1, SMALL)]).partition("schema_version = 1\n")[2]
         ("", "is no table of frozen configurations"),
         (HEAD.replace("1", "2") + BODY, "is no table of frozen configurations"),
         (HEAD + BODY.replace("rows = 1\n", ""), "entry 1: 'rows' is missing"),
-        (HEAD + BODY.replace("rows = 1\n", "rows = 0\n"), "entry 1: rows, sm_count and width are positive"),
+        (HEAD + BODY.replace("rows = 1\n", "rows = 0\n"), "entry 1: rows is 0: give a whole number from 1 on"),
         (HEAD + BODY.replace("256x2048", "256"), "entry 1: '256' is not THREADSxTILE"),
         (HEAD + BODY.replace("256x2048", "256x2047"), "entry 1: tile is 2047"),
         (HEAD + BODY.replace('"retained"', '"none"', 1), "entry 1: megakernel is 'none', which has no configuration"),
@@ -165,7 +165,9 @@ def test_every_shipped_variant_belongs_to_a_family() -> None:
 
 def test_what_is_compiled_without_a_device_is_what_some_device_takes() -> None:
     assert TABLE.configurations(RETAINED, (1, 16)) == [SMALL, OTHER, LARGE]
-    unfused = CATALOGUE["unfused"]
+    unfused = dataclasses.replace(
+        CATALOGUE["unfused"], for_rows={1: Configuration(256, 1024), 16: Configuration(256, 4096)}
+    )
     assert TABLE.configurations(unfused, (1, 16, 32)) == [Configuration(256, 1024), Configuration(256, 4096)]
 
 
@@ -179,3 +181,24 @@ def test_what_an_emulator_found_never_passes_as_a_gpus() -> None:
     assert both.suggestion(RETAINED, emulator, 132, 16) == LARGE
     assert FrozenTable((real,)).own(emulator, 132, 16) == real
     assert not FrozenTable((emulated,)).knows("NVIDIA H200", 132)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("sm_count = 132", "sm_count = inf", "entry 1: sm_count is inf: give a whole number"),
+        ("rows = 1\n", "rows = true\n", "entry 1: rows is True: give a whole number"),
+        ("rows = 1\n", "rows = 99999999999999999999\n", "entry 1: rows is 99999999999999999999"),
+        ('device = "NVIDIA H200"', "device = 1979-01-01", "entry 1: device is datetime.date"),
+        ("event_ns = 11849.0", "event_ns = inf", "entry 1: figure event_ns of unfused is inf: give a number"),
+        ("event_ns = 11849.0", "event_ns = true", "entry 1: figure event_ns of unfused is True: give a number"),
+    ],
+)
+def test_a_wrong_type_in_a_table_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = shipped_path().read_text()
+    assert old in text
+    path = tmp_path / "wrong.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: {said}")

@@ -149,3 +149,18 @@ def test_optional_groups_may_be_missing(path: Path) -> None:
     session = load(path)
     assert (session.environment, session.device) == ({}, {})
     assert len(session.series) == 2
+
+
+@pytest.mark.parametrize("name", ["host_completion", "host_enqueue", "host_batch_completion", "position"])
+def test_a_dataset_of_another_kind_is_refused_by_name(path: Path, name: str) -> None:
+    """A float NaN, cast to an integer, would be shown as a time."""
+
+    def to_nan(file: Any) -> None:
+        stored = file[f"series/0001/{name}"]
+        values, attributes = np.full(stored.shape, np.nan), dict(stored.attrs)
+        del file[f"series/0001/{name}"]
+        file[f"series/0001/{name}"] = values
+        file[f"series/0001/{name}"].attrs.update(attributes)
+
+    edit(path, to_nan)
+    refuse(path, rf"/series/0001/{name} holds float64, not int64$")

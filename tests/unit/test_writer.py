@@ -3,8 +3,10 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -263,3 +265,38 @@ def test_a_plain_reader_finds_units_invocations_and_no_python_objects(tmp_path: 
         }.items():
             assert group[name].attrs["units"] == "ns"
             assert group[name].attrs["invocations"] == invocations
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_signal_while_the_file_is_sealed_leaves_it_incomplete_and_says_why(tmp_path: Path, at: int) -> None:
+    """Wherever in the seal it falls: before, between and behind the summaries, and at each of the last marks."""
+    writer = SessionWriter(tmp_path / "a.h5")
+    writer.write_header(header())
+    shape = writer.add_shape(Problem(16, 1000), "")
+    for position, name in enumerate(("copy", "v")):
+        writer.append(writer.add_series(shape, subject(name)), 0, position, sample(1000.0))
+    writer.finish_round(shape, RoundState(STATE, STATE))
+    calls = iter(range(100))
+    create_group, set_attribute = h5py.Group.create_group, h5py.AttributeManager.__setitem__
+
+    def interrupted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            if next(calls) == at:
+                raise KeyboardInterrupt("terminated")
+            return original(*arguments, **keywords)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(h5py.Group, "create_group", interrupted(create_group))
+        patch.setattr(h5py.AttributeManager, "__setitem__", interrupted(set_attribute))
+        with pytest.raises(KeyboardInterrupt):
+            writer.finish()
+    assert writer.close()
+    session = load(writer.partial)
+    assert not session.complete
+    assert session.interruption == "terminated"
+    assert [len(series.rounds) for series in session.series] == [1, 1]
+    with h5py.File(writer.partial) as file:
+        assert not {"contents_sha256", "finished"} & set(file.attrs)
+        assert not any("summary" in series or "samples_sha256" in series.attrs for series in file["series"].values())

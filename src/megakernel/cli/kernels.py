@@ -96,6 +96,7 @@ def graph(
     from megakernel.device.choose import open_device
     from megakernel.errors import VerdictError
     from megakernel.operator.contract import Problem
+    from megakernel.record.files import write_new
     from megakernel.report import tables
     from megakernel.run.graph import audit, describe, expected_topology, to_dot
     from megakernel.run.prepare import KernelStore, Operands, prepare
@@ -121,7 +122,7 @@ def graph(
         spans = trace_launches(opened, chosen, prepared.plan.problem, prepared.plan.configuration) if trace else ()
         disorder = out_of_order(spans)
         if dot is not None:
-            dot.write_text(to_dot(topology, chosen.name, names) + "\n")
+            write_new(dot, (to_dot(topology, chosen.name, names) + "\n").encode())
         if json:
             audited = {"variant": chosen.name, "audited": held is not None, "faults": faults}
             tables.print_json(asdict(topology) | audited | {"trace": [asdict(span) for span in spans]})

@@ -9,6 +9,7 @@ import typer
 
 from megakernel import __version__
 from megakernel.cli import audit, bench, devices, interrupts, kernels, report, session, verify
+from megakernel.errors import MegakernelError, printable
 
 GOOD, BAD_VERDICT, NOT_DONE, INTERRUPTED = 0, 1, 2, 130
 
@@ -43,8 +44,6 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 3 ambiguous, 130/143 signals."""
-    from megakernel.errors import MegakernelError
-
     interrupts.install()
     _replace_closed_streams()
     try:
@@ -104,7 +103,7 @@ def _replace_closed_streams() -> None:
 
 def _say(message: str) -> None:
     with suppress(OSError):  # a full or closed standard error changes no exit code
-        sys.stderr.write(f"mk: {message}\n")
+        sys.stderr.write(f"mk: {printable(message)}\n")
         sys.stderr.flush()
 
 

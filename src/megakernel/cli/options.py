@@ -1,16 +1,19 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share, and what they mean. Help needs no more than the options: the catalogue is loaded
+where it is used.
+"""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from megakernel.operator.contract import BENCHMARK_ROWS
-from megakernel.record.facts import DeviceFacts
-from megakernel.record.plan import SUBMISSIONS, Submission
-from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
-from megakernel.variants.declaration import Configuration, Variant
-from megakernel.variants.frozen import FrozenTable, load, shipped
+
+if TYPE_CHECKING:
+    from megakernel.record.facts import DeviceFacts
+    from megakernel.record.plan import Submission
+    from megakernel.variants.declaration import Configuration, Variant
+    from megakernel.variants.frozen import FrozenTable
 
 SubmissionChoice = Literal["direct", "graph", "both"]
 
@@ -62,32 +65,40 @@ VariantOption = Annotated[
 ]
 
 
-def frozen_table(path: Path | None) -> FrozenTable:
+def frozen_table(path: Path | None) -> "FrozenTable":
     """The table of a file, or the shipped one."""
+    from megakernel.variants.frozen import load, shipped
+
     return shipped() if path is None else load(path)
 
 
-def say_if_borrowed(facts: DeviceFacts, table: FrozenTable | None = None) -> None:
+def say_if_borrowed(facts: "DeviceFacts", table: "FrozenTable | None" = None) -> None:
     """Says it where the table, by default the shipped one, has no configurations of this device."""
     from megakernel.report import tables
 
-    if notice := (table or shipped()).notice(facts.label, facts.sm_count):
+    if notice := (table or frozen_table(None)).notice(facts.label, facts.sm_count):
         tables.print_notice(notice)
 
 
-def chosen_variants(names: list[str] | None) -> tuple[Variant, ...]:
+def chosen_variants(names: list[str] | None) -> "tuple[Variant, ...]":
     """The variants named, each once; where none is, all of the catalogue that call no library."""
+    from megakernel.variants.catalogue import CATALOGUE, find
+
     if names:
         return tuple(dict.fromkeys(find(name) for name in names))
     return tuple(variant for variant in CATALOGUE.values() if not variant.libraries)
 
 
-def with_floors(variants: tuple[Variant, ...]) -> tuple[Variant, ...]:
+def with_floors(variants: "tuple[Variant, ...]") -> "tuple[Variant, ...]":
     """The variants with the floors in front, so that each figure has its limit beside it."""
+    from megakernel.variants.catalogue import FLOORS
+
     return tuple(dict.fromkeys((*FLOORS, *variants)))
 
 
-def submissions(choice: SubmissionChoice) -> tuple[Submission, ...]:
+def submissions(choice: SubmissionChoice) -> "tuple[Submission, ...]":
+    from megakernel.record.plan import SUBMISSIONS
+
     return SUBMISSIONS if choice == "both" else (choice,)
 
 
@@ -98,11 +109,11 @@ def rows_or_default(rows: list[int] | None, kind: str) -> tuple[int, ...]:
     return BENCHMARK_ROWS if kind == "gpu" else EMULATED_ROWS
 
 
-def parse_configuration(text: str | None) -> Configuration | None:
+def parse_configuration(text: str | None) -> "Configuration | None":
     """Reads ``THREADSxTILE``."""
-    if text is None:
-        return None
-    threads, x, tile = text.partition("x")
-    if not (x and threads.isdecimal() and tile.isdecimal() and len(text) <= 20):
-        raise typer.BadParameter(f"{text!r} is not THREADSxTILE, such as 256x4096")
-    return Configuration(int(threads), int(tile))
+    from megakernel.variants.declaration import Configuration
+
+    try:
+        return None if text is None else Configuration.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

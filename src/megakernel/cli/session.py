@@ -20,7 +20,6 @@ from megakernel.cli.options import (
     with_floors,
 )
 from megakernel.operator.contract import BENCHMARK_ROWS, BENCHMARK_WIDTH, DEFAULT_EPS
-from megakernel.record.plan import SUBMISSIONS
 from megakernel.record.protocol import EMULATED_SESSION, SESSION
 
 _MANIFEST = Path("manifest.json")
@@ -229,6 +228,7 @@ def session(
     from megakernel.device.choose import open_device
     from megakernel.errors import RecordError
     from megakernel.operator.contract import Problem
+    from megakernel.record.plan import SUBMISSIONS
     from megakernel.report import tables
     from megakernel.run.freeze import compare
     from megakernel.run.session import Request

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from megakernel.errors import MissingError, RecordError
+from megakernel.record.files import write_new
 
 SCHEMA = "megakernel.manifest"
 SCHEMA_VERSION = 1
@@ -42,7 +43,7 @@ def load(path: Path) -> Manifest:
     try:
         text = path.read_text()
         stored = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
     if not isinstance(stored, dict) or (stored.pop("schema", None), stored.pop("schema_version", None)) != (
         SCHEMA,
@@ -61,13 +62,7 @@ def write(manifest: Manifest, path: Path) -> None:
     Raises:
         RecordError: a file is in the way, or it cannot be written.
     """
-    try:
-        with path.open("x") as file:
-            file.write(manifest.text)
-    except FileExistsError:
-        raise RecordError(f"{path} exists already: name another file, or move it away") from None
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error}") from error
+    write_new(path, manifest.text.encode())
 
 
 def changes(frozen: Sections, found: Sections) -> tuple[str, ...]:

@@ -89,7 +89,10 @@ def _series(group: h5py.Group) -> Series:
     finished = len(rounds)  # appended last: a killed run may leave other arrays one entry longer
 
     def entries(name: str, dtype: Any, dimensions: int = 1) -> Any:
-        values = group[name][:finished].astype(dtype)
+        stored = group[name]
+        if stored.dtype.kind not in ("iu" if np.dtype(dtype).kind == "i" else "iuf"):
+            raise RecordError(f"{group.file.filename}: {stored.name} holds {stored.dtype}, not {np.dtype(dtype)}")
+        values = stored[:finished].astype(dtype)
         if len(values) != finished or values.ndim != dimensions:
             raise RecordError(
                 f"{group.file.filename}: {group.name}/{name} has {values.shape} values for {finished} rounds"

@@ -6,6 +6,9 @@ the digests were made anew.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -19,14 +22,17 @@ from megakernel.record.digest import (
     contents_sha256,
     samples_sha256,
 )
-from megakernel.record.tree import Group, read_tree
+from megakernel.record.tree import Group, Tree, read_tree
 
+NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 SUMMARY = "summary"
 METRIC_DATASETS = tuple(name for name in SAMPLE_DATASETS if name not in ("round", "position"))
 
 
-def seal(file: h5py.File) -> None:
-    """Writes summaries and digests into an open file. Nothing may be written after."""
+def seal(file: h5py.File, marks: Mapping[str, Any] = NO_MARKS) -> None:
+    """Writes summaries and digests into an open file, then the marks: the attributes that say that it is finished. The
+    digest covers them. Nothing may be written after.
+    """
     for series in file["series"].values():
         samples = {name: series[name][()] for name in SAMPLE_DATASETS if name in series}
         summaries = series.create_group(SUMMARY)
@@ -35,7 +41,22 @@ def seal(file: h5py.File) -> None:
                 entry = summaries.create_group(name)
                 entry.attrs.update(summary(samples[name], int(series[name].attrs["invocations"])), units="ns")
         series.attrs[SAMPLES_ATTRIBUTE] = samples_sha256(samples)
-    file.attrs[CONTENTS_ATTRIBUTE] = contents_sha256(read_tree(file))
+    tree = read_tree(file)
+    root = replace(tree.nodes["/"], attributes={**tree.nodes["/"].attributes, **marks})
+    file.attrs[CONTENTS_ATTRIBUTE] = contents_sha256(Tree({**tree.nodes, "/": root}))
+    for name, value in marks.items():
+        file.attrs[name] = value
+
+
+def unseal(file: h5py.File) -> None:
+    """Takes back what a seal that did not come to its end has written."""
+    file.attrs["complete"] = False
+    for name in (CONTENTS_ATTRIBUTE, "finished"):
+        file.attrs.pop(name, None)
+    for series in file["series"].values():
+        series.attrs.pop(SAMPLES_ATTRIBUTE, None)
+        if SUMMARY in series:
+            del series[SUMMARY]
 
 
 def summary(samples: NDArray[Any], invocations: int) -> dict[str, int | float]:

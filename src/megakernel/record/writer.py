@@ -24,7 +24,7 @@ from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Plan
 from megakernel.record.protocol import Cache
-from megakernel.record.seal import seal
+from megakernel.record.seal import seal, unseal
 from megakernel.record.session import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -302,8 +302,13 @@ class SessionWriter:
             RecordError: the disk is full, or meanwhile a file has taken the name; the samples stay in the partial file.
         """
         self.require_room()
-        self._file.attrs.update(complete=True, finished=utc_now())
-        seal(self._file)
+        try:
+            seal(self._file, {"finished": utc_now(), "complete": True})
+        except BaseException as error:  # a signal, most likely: the rounds are all there, the file is not finished
+            with suppress(Exception):
+                unseal(self._file)
+                self.interrupt(str(error) or type(error).__name__)
+            raise
         self._close()
         try:
             os.link(self.partial, self.path)  # unlike a rename, never replaces what is there

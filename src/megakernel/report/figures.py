@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megakernel.errors import UsageError
+from megakernel.record.files import write_new
 from megakernel.report import charts, schematics
 from megakernel.report.analysis import Analysis
 from megakernel.report.style import settings
@@ -33,10 +34,10 @@ def write_figure(analysis: Analysis, name: str, out: Path) -> None:
 
     Raises:
         UsageError: no such figure or format.
-        RecordError: the files do not hold what the figure shows.
+        RecordError: the files do not hold what the figure shows, or ``out`` is in the way or cannot be written.
     """
     data = render(analysis, name, out.suffix.lower().lstrip("."))
-    out.write_bytes(data)
+    write_new(out, data)
 
 
 def render(analysis: Analysis, name: str, file_format: str) -> bytes:

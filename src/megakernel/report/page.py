@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from megakernel.errors import MissingError, RecordError, UsageError
+from megakernel.record.files import write_new
 from megakernel.report.analysis import Analysis
 from megakernel.report.content import (
     Table,
@@ -67,12 +68,13 @@ def write_page(analysis: Analysis, out: Path) -> None:
     """Writes the page.
 
     Raises:
-        UsageError: the file's name does not end as a page's does; so no result file is written over.
+        UsageError: the file's name does not end as a page's does.
+        RecordError: a file is in the way, or it cannot be written.
         MissingError: Jinja2 or Matplotlib is not installed.
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: give the page a name that ends in .html")
-    out.write_text(render_page(analysis), "utf-8")
+    write_new(out, render_page(analysis).encode())
 
 
 def render_page(analysis: Analysis) -> str:

@@ -10,6 +10,7 @@ from megakernel.errors import RecordError
 from megakernel.operator.contract import Problem
 from megakernel.record.protocol import METRICS, Cache
 from megakernel.record.session import Series, Session
+from megakernel.variants.frozen import EMULATED_MARK
 
 # What submitting one launch from Python costs beyond C++: measured, data/h200/launch_loops.json (nine launches).
 PYTHON_LAUNCH_OVERHEAD_NS = 1400
@@ -69,7 +70,7 @@ def round_values(series: Series, metric: str) -> NDArray[np.float64]:
 def device_label(session: Session) -> str:
     """The device's name, marked where it is emulated."""
     name = str(session.device.get("name", "unknown device"))
-    return f"{name} (emulated)" if session.device.get("kind") == "emulator" else name
+    return f"{name}{EMULATED_MARK}" if session.device.get("kind") == "emulator" else name
 
 
 def differing_fields(first: Session, second: Session) -> list[str]:

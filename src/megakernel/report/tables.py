@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from megakernel.errors import printable
 from megakernel.record.facts import DeviceFacts
 from megakernel.record.protocol import METRICS, Cache
 from megakernel.record.session import Series, Session
@@ -57,7 +58,7 @@ def _console() -> Console:
 def _text(value: object) -> Text:
     """Never markup; what standard output cannot encode is escaped."""
     encoding = sys.stdout.encoding or "utf-8"
-    return Text(str(value).encode(encoding, "backslashreplace").decode(encoding))
+    return Text(printable(str(value)).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def print_json(value: object) -> None:
@@ -320,7 +321,7 @@ def print_verification(results: Sequence[Result], *, verbose: bool) -> None:
             verdict += f", {len(of_case) - len(failed)} of {len(of_case)} seeds"
         checks = len(of_case[0].verification.checks)
         body.append((*case, verdict, checks, f"{worst.measured:.2f}" if worst else "-", worst.name if worst else "-"))
-    devices = dict.fromkeys(f"{r.device.name}{' (emulated)' * (r.device.kind == 'emulator')}" for r in results)
+    devices = dict.fromkeys(r.device.label for r in results)
     columns = [("rows", True), ("width", True), ("variant", False), ("submission", False), ("fixture", False)]
     columns += [("verdict", False), ("checks", True), ("worst error / allowed", True), ("of", False)]
     print_table(columns, body, ", ".join(devices))
@@ -404,14 +405,14 @@ def audit_record(audit: Audit) -> dict[str, object]:
 def print_progress(message: str) -> None:
     """What is being done, on standard error, and only where that is a terminal; the next message replaces it."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{message}")
+        sys.stderr.write(f"\r\x1b[K{printable(message)}")
         sys.stderr.flush()
 
 
 def print_notice(message: str) -> None:
     """A line on standard error."""
     with suppress(OSError):
-        sys.stderr.write(f"{message}\n")
+        sys.stderr.write(f"{printable(message)}\n")
 
 
 def progress_report(bar: Progress) -> Callable[[int, int, str], None]:

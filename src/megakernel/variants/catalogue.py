@@ -118,7 +118,6 @@ UNFUSED = Variant(
         Configuration(512, 4096),
         Configuration(512, 8192),
     ),
-    for_rows={1: Configuration(256, 1024), 16: Configuration(256, 4096)},
     summary="nine kernels, every intermediate written to global memory",
 )
 
@@ -140,12 +139,6 @@ _REPEATING_CONFIGURATIONS = (
     Configuration(512, 8192),
     Configuration(1024, 16384),
 )
-_LOCAL_FOR_ROWS = {
-    1: Configuration(256, 1024),
-    16: Configuration(512, 8192),
-    32: Configuration(256, 4096),
-    64: Configuration(256, 8192),
-}
 
 _TILE_STATISTICS = Stage("tile_statistics" + _T, reads=(X.tile,), writes=(TILE_STATISTICS.tile,), shared=SCRATCH)
 _EXPONENTIAL_SUMS = Stage(
@@ -171,7 +164,6 @@ LOCAL_RECOMPUTE = Variant(
     family="local",
     stages=(_TILE_STATISTICS, _EXPONENTIAL_SUMS, _NORMALISE),
     configurations=_LOCAL_CONFIGURATIONS,
-    for_rows=_LOCAL_FOR_ROWS,
     summary="three kernels; exponentials computed twice instead of written",
 )
 
@@ -191,7 +183,6 @@ LOCAL_MATERIALIZED = Variant(
         _NORMALISE_WRITTEN,
     ),
     configurations=_LOCAL_CONFIGURATIONS,
-    for_rows=_LOCAL_FOR_ROWS,
     summary="three kernels; exponentials written and read again",
 )
 
@@ -207,7 +198,6 @@ LOCAL_RECOMPUTE_PDL = Variant(
     family="local",
     stages=(_overlapping(_TILE_STATISTICS, first=True), _overlapping(_EXPONENTIAL_SUMS), _overlapping(_NORMALISE)),
     configurations=_LOCAL_CONFIGURATIONS,
-    for_rows=_LOCAL_FOR_ROWS,
     summary="local_recompute, its kernels joined by programmatic dependent launch",
 )
 
@@ -321,7 +311,6 @@ RETAINED = Variant(
         ),
     ),
     configurations=_MEGAKERNEL_CONFIGURATIONS,
-    for_rows={1: Configuration(256, 2048), 16: Configuration(256, 8192), 32: Configuration(512, 16384)},
     summary="one cooperative kernel; tile in shared memory across two grid-wide barriers",
 )
 
@@ -340,7 +329,6 @@ ROW_RETAINED = Variant(
         ),
     ),
     configurations=_MEGAKERNEL_CONFIGURATIONS,
-    for_rows={1: Configuration(256, 2048), 16: Configuration(256, 8192)},
     summary="one cooperative kernel; tile in shared memory across two row-scoped barriers",
 )
 
@@ -367,7 +355,6 @@ def _control(name: str, summary: str, *, reload_input: bool, spill_exponentials:
             ),
         ),
         configurations=_MEGAKERNEL_CONFIGURATIONS,
-        for_rows=RETAINED.for_rows,
         summary=summary,
     )
 

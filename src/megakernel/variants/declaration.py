@@ -160,6 +160,19 @@ class Configuration:
         if self.tile < 1 or self.tile % (4 * self.threads):
             raise UsageError(f"tile is {self.tile}: give a multiple of {4 * self.threads} (4 x threads)")
 
+    @classmethod
+    def parse(cls, text: object) -> "Configuration":
+        """Reads ``THREADSxTILE``, as ``str`` writes it.
+
+        Raises:
+            ValueError: it is something else.
+            UsageError: there is no such configuration.
+        """
+        threads, x, tile = str(text).partition("x")
+        if not (x and threads.isdecimal() and tile.isdecimal() and len(str(text)) <= 20):
+            raise ValueError(f"{text!r} is not THREADSxTILE, such as 256x4096")
+        return cls(int(threads), int(tile))
+
     def __str__(self) -> str:
         return f"{self.threads}x{self.tile}"
 

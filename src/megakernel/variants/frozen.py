@@ -155,36 +155,33 @@ def load(path: Path) -> FrozenTable:
 
 
 def _entry(stored: Mapping[str, Any]) -> Entry:
-    rows, sm_count, width = (int(stored[name]) for name in ("rows", "sm_count", "width"))
-    if min(rows, sm_count, width) < 1:
-        raise ValueError("rows, sm_count and width are positive")
-    configurations = {name: parse_configuration(text) for name, text in stored["configurations"].items()}
+    for name in ("rows", "sm_count", "width"):
+        value = stored[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+            raise ValueError(f"{name} is {value!r}: give a whole number from 1 on")
+    for name in ("device", "source", "local", "megakernel"):
+        if not isinstance(stored[name], str):
+            raise ValueError(f"{name} is {stored[name]!r}: give a text")
+    configurations = {name: Configuration.parse(text) for name, text in stored["configurations"].items()}
     for role in ("local", "megakernel"):
         if stored[role] not in configurations:
             raise ValueError(f"{role} is {stored[role]!r}, which has no configuration")
+    for variant, figures in stored.get("figures", {}).items():
+        for name, value in figures.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not (number or isinstance(value, str)):
+                raise ValueError(f"figure {name} of {variant} is {value!r}: give a number or a text")
     return Entry(
-        device=str(stored["device"]),
-        sm_count=sm_count,
-        rows=rows,
-        width=width,
-        source=str(stored["source"]),
+        device=stored["device"],
+        sm_count=stored["sm_count"],
+        rows=stored["rows"],
+        width=stored["width"],
+        source=stored["source"],
         configurations=configurations,
         local=stored["local"],
         megakernel=stored["megakernel"],
         figures={name: dict(figures) for name, figures in stored.get("figures", {}).items()},
     )
-
-
-def parse_configuration(text: object) -> Configuration:
-    """Reads ``THREADSxTILE``.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    threads, x, tile = str(text).partition("x")
-    if not (x and threads.isdecimal() and tile.isdecimal() and len(str(text)) <= 20):
-        raise ValueError(f"{text!r} is not THREADSxTILE, such as 256x4096")
-    return Configuration(int(threads), int(tile))
 
 
 def merged(table: FrozenTable, new: Iterable[Entry]) -> tuple[Entry, ...]:
