@@ -570,3 +570,19 @@ def test_the_fixture_s_seed_is_used_where_it_is_stored(copy: Path) -> None:
     edit(copy, lambda f: f.attrs.__setitem__("fixture_seed", 40))
     assert any("x_sha256" in fault for fault in faults(copy))
     assert not np.array_equal(hashed(1, 8, seed=40), hashed(1, 8))
+
+
+def test_half_a_summary_counts_in_a_finished_file_and_not_in_one_that_was_killed(copy: Path) -> None:
+    """A process that is killed while it seals leaves a summary without a digest behind."""
+
+    def half(file: Any) -> None:
+        series = find(file, "unfused")
+        del series.attrs[SAMPLES_ATTRIBUTE]
+        del series[SUMMARY]["event_interval"]
+
+    edit(copy, half, sealed="kept")
+    assert any("was stored as None" in fault for fault in faults(copy))
+    with h5py.File(copy, "r+") as file:
+        file.attrs["complete"] = False
+        file.attrs.pop(CONTENTS_ATTRIBUTE)
+    assert faults(copy) == ["completeness: the file is marked incomplete: the process ended"]
