@@ -74,8 +74,7 @@ __global__ void __launch_bounds__(THREADS)
   const Statistics of_row = row_statistics.combined();
   const float scale = inverse_rms(of_row.x, inverse_width, eps);
   const float inverse_sum = reciprocal(row_sum.combined());
-  tile.for_each_pack(
-      [&](int k) { tile.store_pack(y, k, multiply(exponential(packs[k], of_row.y, scale), inverse_sum)); });
+  tile.store_outputs(y, packs, of_row.y, scale, inverse_sum);
 }
 
 // As exponential_sums, but the exponentials are written too.
@@ -140,8 +139,7 @@ __global__ void __launch_bounds__(THREADS)
   tile.load_packs(x, packs);
   const float scale = inverse_rms(of_row.x, inverse_width, eps);
   const float inverse_sum = reciprocal(row_sum.combined());
-  tile.for_each_pack(
-      [&](int k) { tile.store_pack(y, k, multiply(exponential(packs[k], of_row.y, scale), inverse_sum)); });
+  tile.store_outputs(y, packs, of_row.y, scale, inverse_sum);
 }
 
 template <int THREADS, int TILE, Shape SHAPE>
@@ -175,8 +173,7 @@ __global__ void __launch_bounds__(THREADS)
   const float inverse_sum = reciprocal(block_sum(of_thread, scratch));
   typename Mine::Pack packs[Mine::PACKS];
   tile.load_packs(x, packs);
-  tile.for_each_pack(
-      [&](int k) { tile.store_pack(y, k, multiply(exponential(packs[k], of_row.y, scale), inverse_sum)); });
+  tile.store_outputs(y, packs, of_row.y, scale, inverse_sum);
 }
 
 // A block streams a whole row three times, and no work is repeated.
@@ -191,7 +188,6 @@ __global__ void __launch_bounds__(THREADS)
   const float of_thread = thread_exponentials_of_row<Mine>(x, row, width, tiles, of_row.y, scale);
   const float inverse_sum = reciprocal(block_sum(of_thread, scratch));
   for_each_tile<Mine>(x, row, width, tiles, [&](const Mine& tile, const typename Mine::Pack(&packs)[Mine::PACKS]) {
-    tile.for_each_pack(
-        [&](int k) { tile.store_pack(y, k, multiply(exponential(packs[k], of_row.y, scale), inverse_sum)); });
+    tile.store_outputs(y, packs, of_row.y, scale, inverse_sum);
   });
 }

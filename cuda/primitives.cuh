@@ -75,9 +75,9 @@ DEVICE unsigned load_acquire(const unsigned* address) {
 }
 
 // Programmatic dependent launch. The next launch of the stream may start once every block has called the first, or
-// ended; before it touches what an earlier launch reads or writes, it calls the second, which returns when all earlier
-// launches have finished. Both do nothing in a launch without such an edge, and before compute capability 9.0, where
-// there are none.
+// ended; before it touches what an earlier launch reads or writes, it calls the second, which returns when the launch
+// before has finished: and every launch before that one too, if each block of each launch in between made this call.
+// Both do nothing in a launch without such an edge, and before compute capability 9.0, where there are none.
 DEVICE void let_next_launch_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

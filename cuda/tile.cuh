@@ -117,4 +117,9 @@ struct Tile {
     });
     return total;
   }
+  // Writes the thread's outputs, from its packs of x.
+  DEVICE_MEMBER void store_outputs(float* y, const Pack (&packs)[PACKS], float row_maximum, float scale,
+                                   float inverse_sum) const {
+    for_each_pack([&](int k) { store_pack(y, k, multiply(exponential(packs[k], row_maximum, scale), inverse_sum)); });
+  }
 };

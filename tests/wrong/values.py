@@ -200,8 +200,8 @@ WRONG_OUTPUT = (
         Setting("local_recompute"),
         (
             Edit(
-                "local.cu",
-                "multiply(exponential(packs[k], of_row.y, scale), inverse_sum)",
+                "tile.cuh",
+                "multiply(exponential(packs[k], row_maximum, scale), inverse_sum)",
                 "multiply(packs[k], not_a_number())",
                 occurrence=0,
             ),
