@@ -161,8 +161,8 @@ REPEATED_WORK = (
         (
             Edit(
                 "local.cu",
-                "    tile.for_each_pack(\n        [&]",
-                "    if (tile.valid_packs == TILE / PackOf<SHAPE>::FLOATS) tile.for_each_pack(\n        [&]",
+                "    tile.store_outputs(",
+                "    if (tile.valid_packs == TILE / PackOf<SHAPE>::FLOATS) tile.store_outputs(",
             ),
         ),
         ("y.written",),
