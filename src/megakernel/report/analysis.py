@@ -17,6 +17,7 @@ from megakernel.report.published import Published, load_published
 from megakernel.report.rates import Rate, declared_bytes, peak_gb_s, rates
 from megakernel.report.stand_ins import Pair, StandIns, article_pair
 from megakernel.report.summary import Row, device_label, summarise
+from megakernel.report.ways import Step, steps
 
 TARGET_ROWS = 16
 TARGET_SPEED_UP = 1.25
@@ -56,6 +57,7 @@ class Analysis:
     rows: tuple[Row, ...]
     penalties: tuple[Penalty, ...]
     targets: tuple[Target, ...]
+    steps: tuple[Step, ...]
     rates: tuple[Rate, ...]
     stand_ins: StandIns
     published: Published
@@ -133,6 +135,7 @@ def analyse(
         rows=tuple(rows),
         penalties=tuple(penalties(sessions)),
         targets=tuple(targets(rows if on_gpu else [], stand_ins)),
+        steps=tuple(steps(sessions, stand_ins)),
         rates=tuple(rates(rows, bytes_of, peak_gb_s(str(sessions[0].device.get("name", ""))) if on_gpu else None)),
         stand_ins=stand_ins,
         published=load_published(),

@@ -190,7 +190,7 @@ def _comparison(
         estimate, lower, upper = interval(first, second, 1 - rules.error_rate / comparisons, rules.seed)
         allowance = math.log1p(floor) if floor else 0.0
         change, low, high = math.expm1(estimate), math.expm1(lower - allowance), math.expm1(upper + allowance)
-        verdict, why = _verdict(low, high, rules.threshold)
+        verdict, why = verdict_of(low, high, rules.threshold)
     return Comparison(
         variant=variant,
         rows=problem.rows,
@@ -211,7 +211,8 @@ def _comparison(
     )
 
 
-def _verdict(low: float, high: float, threshold: float) -> tuple[Verdict, str]:
+def verdict_of(low: float, high: float, threshold: float) -> tuple[Verdict, str]:
+    """What an interval of relative changes says, and what kept it from a verdict."""
     if low > threshold:
         return "slower", ""
     if high < -threshold:

@@ -8,7 +8,7 @@ import numpy as np
 from megakernel.operator.contract import BENCHMARK_WIDTH
 from megakernel.record.session import Session
 from megakernel.report.analysis import TARGET_ROWS, TARGET_SPEED_UP, Analysis, Target
-from megakernel.report.compare import Comparison, Rules
+from megakernel.report.compare import DEFAULT_ERROR_RATE, DEFAULT_THRESHOLD, Comparison, Rules
 from megakernel.report.drift import drifts
 from megakernel.report.penalties import CAVEAT, CONTROLS, Penalty
 from megakernel.report.published import Published
@@ -155,6 +155,37 @@ def target_line(target: Target) -> str:
     return f"target {asked} ({pair}): {verdict}, {times} = {target.speed_up:.3f}"
 
 
+def way_table(analysis: Analysis) -> Table | None:
+    """Which way pays, step by step; None where no two of the ways were measured."""
+    if not analysis.steps:
+        return None
+    columns = (
+        *(("rows", True), *_width_column(analysis), ("adds", False), ("to", False), ("from us", True), ("to us", True)),
+        *(("change", True), ("sessions", False), ("interval", False), ("verdict", False)),
+    )
+    body = []
+    for step in analysis.steps:
+        span = "too few rounds" if step.low is None or step.high is None else _span(step.low, step.high)
+        cells = [str(step.rows), *([str(step.width)] if len(analysis.widths) > 1 else []), step.adds]
+        cells += [", ".join(step.after), us(step.before_ns), us(step.after_ns), percent(step.change)]
+        body.append((*cells, " ".join(percent(change) for change in step.session_change), span, step.verdict))
+    return Table(
+        "which way pays: host completion against the way before it, beginning with unfused direct launches",
+        columns,
+        tuple(body),
+        (
+            f"stands for its family: {analysis.stand_ins.source}; faster or slower: the interval of every session lies "
+            f"beyond {100 * DEFAULT_THRESHOLD:g} %; intervals are of paired rounds, span the sessions' own, and by the "
+            f"scatter of rounds this table holds a wrong verdict with a chance of {100 * DEFAULT_ERROR_RATE:g} % at "
+            "most; what differs between devices or days is in no interval",
+        ),
+    )
+
+
+def _span(low: float, high: float) -> str:
+    return f"{percent(low)} to {percent(high)}"
+
+
 def penalty_table(found: Sequence[Penalty], published: Published) -> Table | None:
     """What the controls show of retention, beside what was published; None where there are none."""
     if not found:
@@ -235,7 +266,7 @@ def comparison_table(comparisons: Sequence[Comparison], rules: Rules) -> Table:
     )
     body = []
     for each in sorted(comparisons, key=lambda each: (order[each.verdict], each.rows)):
-        span = "-" if each.low is None or each.high is None else f"{percent(each.low)} to {percent(each.high)}"
+        span = "-" if each.low is None or each.high is None else _span(each.low, each.high)
         cells = [each.verdict, str(each.rows), each.variant, each.submission, each.cache, each.metric]
         cells += [us(each.first_median_ns), us(each.second_median_ns), percent(each.change), span]
         floors = "none" if each.floor_change is None else f"{100 * each.floor_change:.2f} %"

@@ -20,6 +20,7 @@ from megakernel.report.content import (
     verification_lines,
     verification_table,
     warnings,
+    way_table,
 )
 from megakernel.report.figures import inline_svg
 from megakernel.report.style import clean
@@ -105,6 +106,7 @@ def _sections(analysis: Analysis) -> list[Section]:
             _figures(analysis, "completion"),
             _tables(main_table(analysis)),
         ),
+        Section("ways", "Which way pays", tables=_tables(way_table(analysis))),
         Section(
             "retention",
             "What retention saves",

@@ -34,6 +34,7 @@ from megakernel.report.content import (
     target_lines,
     us,
     warnings,
+    way_table,
 )
 from megakernel.report.findings import Audit, Kind
 from megakernel.report.penalties import penalties
@@ -114,6 +115,7 @@ def print_report(analysis: Analysis) -> None:
     """The whole analysis: what to know first, the figures, and how the target fared."""
     print_lines(warnings(analysis))
     print_content(main_table(analysis))
+    print_content(way_table(analysis))
     print_lines([*target_lines(analysis), ""])
     print_content(penalty_table(analysis.penalties, analysis.published))
     print_content(evicted_table(analysis))
