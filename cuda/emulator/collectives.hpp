@@ -4,10 +4,6 @@
 
 namespace emulator {
 
-inline void refuse_in_predicate(const char* what, Site site) {
-  if (__builtin_expect(polling, 0)) fail("impure_predicate", site, "%s inside a predicate of spin_until", what);
-}
-
 // ---- Collectives of a warp
 
 enum class Operation : uint8_t { shuffle, ballot, synchronise };

@@ -6,7 +6,7 @@
 #pragma once
 #include <time.h>
 
-#include "collectives.hpp"
+#include "scheduler.hpp"
 
 namespace emulator {
 

@@ -76,9 +76,14 @@ bool evaluate(void* predicate) {
   return holds;
 }
 
+// A predicate only looks: the scheduler may call it at any time, as often as it likes.
+inline void refuse_in_predicate(const char* what, Site site) {
+  if (__builtin_expect(polling, 0)) fail("impure_predicate", site, "%s inside a predicate of spin_until", what);
+}
+
 template <class Predicate>
 void spin_until(Predicate& predicate, Site site) {
-  if (polling) fail("impure_predicate", site, "a predicate of spin_until spins itself");
+  refuse_in_predicate("spin_until", site);
   maybe_preempt(2);
   if (evaluate<Predicate>(&predicate)) return;
   current->predicate = evaluate<Predicate>;
