@@ -473,10 +473,11 @@ def test_evicted_series_have_metrics_and_rounds_of_their_own(copy: Path) -> None
     assert any("host_completion has (1, 3) values for (2, 3)" in fault for fault in faults(copy))
 
 
-def test_the_committed_sessions_pass() -> None:
-    audit = audited(ROOT / "data" / "h200" / "bench-spine.h5")
+@pytest.mark.parametrize(("name", "seed"), [("session-1.h5", 0), ("session-2.h5", 1)])
+def test_the_committed_sessions_pass(name: str, seed: int) -> None:
+    audit = audited(ROOT / "data" / "h200" / name)
     assert audit.passed, [str(fault) for fault in audit.of_kind("fault")]
-    assert "84 rounds reproduced from the seed 0" in " ".join(map(str, audit.of_kind("repeated")))
+    assert f"144 rounds reproduced from the seed {seed}" in " ".join(map(str, audit.of_kind("repeated")))
 
 
 def test_digests_do_not_depend_on_how_hdf5_lays_a_file_out(whole: Path, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_drift_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_rates_are_bytes_over_the_event_interval() -> None:
-    rates = {rate.variant: rate for rate in analyse([DATA / "bench-spine.h5"]).rates if rate.rows == 16}
+    rates = {rate.variant: rate for rate in analyse([DATA / "session-1.h5"]).rates if rate.rows == 16}
     assert "empty" not in rates
     moved = 2 * 4 * 16 * 131_072
     assert rates["copy"].declared_bytes == moved
@@ -152,7 +152,7 @@ def test_rates_are_bytes_over_the_event_interval() -> None:
 
 
 def test_a_rate_above_the_peak_is_flagged() -> None:
-    rates = {(rate.variant, rate.rows): rate for rate in analyse([DATA / "bench-spine.h5"]).rates}
+    rates = {(rate.variant, rate.rows): rate for rate in analyse([DATA / "session-1.h5"]).rates}
     assert rates["copy", 32].above_peak is True
     assert rates["row_retained", 64].above_peak is False
     assert peak_gb_s("NVIDIA H200") == 4800

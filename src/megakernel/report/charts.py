@@ -1,5 +1,6 @@
 """The figures drawn from samples. Each takes an analysis and returns a Matplotlib figure, or refuses."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,18 +156,17 @@ def metrics(analysis: Analysis) -> "Figure":
             for place, name in enumerate(names):
                 for submission, filled in (("direct", False), ("graph", True)):
                     row = analysis.find(name, rows, submission, metric)
-                    if row is not None:
+                    if row is not None and row.mean_ns > 0:
                         _dot(panel, row.mean_ns / 1e3, place, family(name), filled=filled)
             panel.set_yticks(range(len(names)), [short(name) for name in names])
             panel.set_ylim(len(names) - 0.5, -0.5)
-            panel.set_xlim(left=0)
-            panel.margins(x=0.08)
+            _logarithmic(panel)
             panel.grid(axis="y", color="#EEEEEE", linewidth=0.6)
             panel.set_axisbelow(True)
             panel.tick_params(axis="y", length=0)
         line[0].set_title(f"{rows} row{'s' if rows > 1 else ''}", fontweight="bold")
     for panel, metric in zip(grid[-1], METRICS, strict=True):
-        panel.set_xlabel(f"{metric}, µs")
+        panel.set_xlabel(f"{metric}\nµs, logarithmic")
     figure.legend(handles=_submission_handles() + _family_handles(analysis), loc="outside upper center", ncols=7)
     return figure
 
@@ -198,18 +198,18 @@ def distance(analysis: Analysis) -> "Figure":
                     _dot(panel, value, place, family(name), filled=filled)
                     panel.annotate(
                         f"{value:.2f}", (value, place), (shift, 0), textcoords="offset points", ha=side, va="center",
-                        fontsize=7,
+                        fontsize=7, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
                     )  # fmt: skip
         panel.axvline(1, color=FLOOR, linewidth=1.0, linestyle=(0, (4, 2)))
         panel.set_yticks(range(len(names[rows])), [short(name) for name in names[rows]])
         panel.set_ylim(len(names[rows]) - 0.5, -0.7)
-        panel.margins(x=0.12)
-        panel.set_xlim(left=min(0.6, panel.get_xlim()[0]))
+        _logarithmic(panel, room=1.5)
         panel.tick_params(axis="y", length=0)
         panel.set_title(f"{rows} row{'s' if rows > 1 else ''}")
-        panel.set_xlabel("times copy (dashed) in the same run")
+        panel.set_xlabel("times copy (dashed) in the same run, logarithmic")
     handles = [_handle(INK, "host completion", filled=True), _handle(INK, "event interval", filled=False)]
-    figure.legend(handles=handles + _family_handles(analysis), loc="outside upper center", ncols=6)
+    drawn = {family(name) for listed in names.values() for name in listed}
+    figure.legend(handles=handles + _family_handles(analysis, drawn), loc="outside upper center", ncols=6)
     return figure
 
 
@@ -252,8 +252,23 @@ def rounds(analysis: Analysis) -> "Figure":
     handles = [Line2D([], [], color=FAINT, label="others")]
     if _throttled(analysis):
         handles.append(_handle(WARNING, "throttled round", filled=True, mark="x"))
-    figure.legend(handles=_family_handles(analysis) + handles, loc="outside upper center", ncols=6)
+    drawn = {family(name) for names in shown.values() for name in names}
+    figure.legend(handles=_family_handles(analysis, drawn) + handles, loc="outside upper center", ncols=6)
     return figure
+
+
+def _logarithmic(panel: Any, room: float = 1.2) -> None:
+    """One that is ten times slower leaves the others apart. ``room`` is the factor left free at both sides."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    low, high = panel.dataLim.intervalx
+    panel.set_xscale("log")
+    if high > 0:
+        # Three times as far as it begins: a tick at least, of 1, 2 and 5.
+        panel.set_xlim(low / room, max(high * room, 3 * low / room))
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _clock_panel(panel: Any, states: list[Any], above: Any) -> None:
@@ -310,8 +325,9 @@ def _submission_handles() -> list[Any]:
     return [_handle(INK, "graph", filled=True), _handle(INK, "direct", filled=False)]
 
 
-def _family_handles(analysis: Analysis) -> list[Any]:
-    used = {family(name) for name in analysis.variants()}
+def _family_handles(analysis: Analysis, drawn: Collection[str] = MARKS) -> list[Any]:
+    """A mark for each family that was measured and is drawn."""
+    used = {family(name) for name in analysis.variants()} & set(drawn)
     return [
         _handle(colour, name, filled=True, mark=MARKS[colour]) for name, colour in FAMILIES.items() if colour in used
     ]
