@@ -34,6 +34,6 @@ def test_the_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     for command in toured:
         if "--html" in command:
             pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
-        assert run(command) == 0, command
+        assert run(command) == (command[0] == "compare"), command  # it says that the second GPU is slower at one row
         assert capsys.readouterr().out
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")

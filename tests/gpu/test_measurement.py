@@ -40,7 +40,7 @@ def test_a_kernel_of_ten_milliseconds(gpu: Device, store: KernelStore, submissio
 
 
 def _mk(*arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "megakernel.cli.main", *arguments]
+    command = [sys.executable, "-m", "megakernel", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
 
 

@@ -10,7 +10,7 @@ from tools.kernel_docs import table
 
 from megakernel.device.nvrtc import compile_recipe, make_recipe
 from megakernel.device.sources import kernel_folder
-from megakernel.errors import UsageError
+from megakernel.errors import MissingError, UsageError
 from megakernel.operator.contract import Problem
 from megakernel.operator.reference import Reference
 from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
@@ -161,7 +161,7 @@ def test_a_users_own_variant_is_found_in_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "attribute", "message"),
     [
-        (OWN.format(name="mine", source="k.cu"), "THEIRS", "own.py: 'THEIRS' is not a Variant"),
+        (OWN.format(name="mine", source="k.cu"), "THEIRS", "own.py has no 'THEIRS': name a Variant that it defines"),
         ("MINE = 3", "MINE", "own.py: 'MINE' is not a Variant"),
         (OWN.format(name="copy", source="k.cu"), "MINE", "own.py: the name 'copy' belongs to a shipped variant"),
         ("import megakernel.nothing", "MINE", "own.py:1: ModuleNotFoundError: No module named 'megakernel.nothing'"),
@@ -180,7 +180,7 @@ def test_a_bad_file_of_a_users_own_is_refused_in_one_line(
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"own\.py: no such file$"):
+    with pytest.raises(MissingError, match=r"own\.py: no such file$"):
         find(f"{tmp_path}/own.py:MINE")
 
 

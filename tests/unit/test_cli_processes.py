@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.unit.samples import write_session
 
-MK = [sys.executable, "-m", "megakernel.cli.main"]
+MK = [sys.executable, "-m", "megakernel"]
 NO_GPU = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8:strict"}
 
 
@@ -80,9 +81,29 @@ def test_without_a_gpu_bench_ends_with_one_line_and_no_file(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+STARTS = """
+import os, sys
+from megakernel.__main__ import main
+class Send:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Send())
+sys.argv[1:] = ["--help"]
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+@pytest.mark.parametrize("wanted", ["megakernel.cli.main", "typer", "megakernel.cli.bench"])
+def test_a_signal_while_the_command_is_loaded_is_no_traceback(number: int, code: int, said: str, wanted: str) -> None:
+    done = python(f"wanted, number = {wanted!r}, {number}\n{STARTS}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"mk: {said}\n")
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     path = write_session(tmp_path / "a.h5", {f"variant_{i}": [8.0] for i in range(40)})
-    command = f"{sys.executable} -m megakernel.cli.main show {path} --json"
+    command = f"{sys.executable} -m megakernel show {path} --json"
     done = subprocess.run(
         ["bash", "-c", f"{command} | head -c 1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True
     )

@@ -9,7 +9,7 @@ import pytest
 
 from megakernel.cli.main import run
 from megakernel.errors import RecordError, printable
-from megakernel.record.files import write_new
+from megakernel.files import write_new
 
 
 def test_a_new_file_is_written(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_nothing_that_exists_is_written_over_not_even_through_a_link(tmp_path: P
 
 
 def test_a_missing_folder_is_said(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"^cannot write .*/none/a: No such file or directory$"):
+    with pytest.raises(RecordError, match=r"^cannot write .*/none/a: there is no folder .*/none: make it first$"):
         write_new(tmp_path / "none" / "a", b"")
 
 
@@ -77,6 +77,60 @@ def test_no_command_writes_over_a_file(
     assert run([a.format(session=session, taken=tmp_path / "taken") for a in arguments]) == 2
     assert "exists already: name another file" in capsys.readouterr().err
     assert {path.read_text() for path in tmp_path.iterdir()} == {"kept"}
+
+
+READERS = [
+    ["show", "{path}"],
+    ["report", "{path}"],
+    ["audit", "{path}"],
+    ["compare", "{path}", "b.h5"],
+    ["freeze", "--check", "{path}"],
+    ["session", "--out", "a.h5", "--manifest", "{path}", "--device", "emulator"],
+    ["bench", "--frozen", "{path}", "--device", "emulator"],
+    ["verify", "{path}:V", "--device", "emulator"],
+]
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: arguments[0])
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_named_for_what_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    arguments: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "own.py"  # a variant's file has that ending, and others may have any
+    if kind == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)  # opened, it would wait for a writer without end
+    assert run([argument.format(path=path) for argument in arguments]) == 2
+    said = {"folder": "is a folder: name a file", "pipe": "is no regular file: name one"}[kind]
+    assert capsys.readouterr().err.splitlines()[-1] == f"mk: {path} {said}"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+WRITERS = [
+    ["session", "--out", "none/a.h5", "--device", "emulator"],
+    ["bench", "--out", "none/a.h5", "--device", "emulator"],
+    ["tune", "--out", "none/a.toml", "--device", "emulator"],
+    ["freeze", "--out", "none/a.json"],
+    ["graph", "copy", "--dot", "none/a.dot", "--device", "emulator"],
+]
+
+
+@pytest.mark.parametrize("arguments", WRITERS, ids=lambda arguments: arguments[0])
+def test_every_command_says_which_folder_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    place = next(argument for argument in arguments if argument.startswith("none/"))
+    said = f"mk: cannot write {place}: there is no folder none: make it first"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_control_codes_are_written_out_and_line_breaks_are_not() -> None:

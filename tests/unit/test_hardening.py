@@ -18,7 +18,7 @@ from megakernel.record.writer import SessionWriter
 from megakernel.variants.catalogue import find
 from megakernel.variants.declaration import Configuration, Quantity, SharedMemory, Stage, Variant, Y
 
-MK = [sys.executable, "-m", "megakernel.cli.main"]
+MK = [sys.executable, "-m", "megakernel"]
 
 
 def test_a_disk_that_fills_up_is_noticed_before_samples_are_lost(

@@ -95,8 +95,8 @@ def graph(
 
     from megakernel.device.choose import open_device
     from megakernel.errors import VerdictError
+    from megakernel.files import write_new
     from megakernel.operator.contract import Problem
-    from megakernel.record.files import write_new
     from megakernel.report import tables
     from megakernel.run.graph import audit, describe, expected_topology, to_dot
     from megakernel.run.prepare import KernelStore, Operands, prepare

@@ -38,10 +38,6 @@ def _root(
     pass
 
 
-def main() -> None:
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 good, 1 bad verdict, 2 not done, 3 ambiguous, 130/143 signals."""
     interrupts.install()
@@ -72,19 +68,26 @@ def run(arguments: list[str]) -> int:
         _say(f"a package is missing or broken: {error}")
         return NOT_DONE
     except OSError as error:
-        _say(str(error))
+        _say(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         return NOT_DONE
     except Exception as error:
-        # Usage errors know how to show themselves; their classes' home differs between releases of Typer.
-        if hasattr(error, "show"):
-            error.show()
-        else:
-            _say(_internal(error))
+        _say(_usage(error) or _internal(error))
         return NOT_DONE
     if result == INTERRUPTED:  # some releases of Typer return this for Ctrl-C instead of raising it
         _say(interrupts.name())
         return interrupts.exit_code()
     return int(result or GOOD)
+
+
+def _usage(error: Exception) -> str:
+    """A usage error, with where to read on; nothing for any other. Its class's home differs between releases of Typer,
+    so it is known by what it can do.
+    """
+    if not hasattr(error, "format_message"):
+        return ""
+    context = getattr(error, "ctx", None)
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    return f"{message}: see {context.command_path if context else 'mk'} --help"
 
 
 def _internal(error: Exception) -> str:
@@ -105,7 +108,3 @@ def _say(message: str) -> None:
     with suppress(OSError):  # a full or closed standard error changes no exit code
         sys.stderr.write(f"mk: {printable(message)}\n")
         sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    main()

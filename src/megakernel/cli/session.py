@@ -62,7 +62,8 @@ def tune(
     from megakernel import __version__
     from megakernel.cli import interrupts
     from megakernel.device.choose import open_device
-    from megakernel.errors import RecordError, VerdictError
+    from megakernel.errors import VerdictError
+    from megakernel.files import cannot_write
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
     from megakernel.run import pilot
@@ -85,8 +86,8 @@ def tune(
         )
         try:
             file = out.open("x")
-        except FileExistsError:
-            raise RecordError(f"{out} exists already: name another file with --out, or move it away") from None
+        except OSError as error:
+            raise cannot_write(out, error) from error
         try:
             with file, KernelStore(opened) as store:
                 for count in rows_or_default(rows, facts.kind):
@@ -95,7 +96,8 @@ def tune(
                         tuned = pilot.tune(opened, store, variants, Problem(count, width), source, effort, report)
                     new.append(tuned.entry)
                     failures += tuned.failures
-                    for line in (*tuned.refused, *tuned.failures):
+                    stands = f"{tuned.entry.local} / {tuned.entry.megakernel}"
+                    for line in (f"{count} rows: {stands}", *tuned.refused, *tuned.failures):
                         tables.print_notice(line)
                     every = merged(table, new)
                     own = [e for e in every if (e.device, e.sm_count) == (facts.label, facts.sm_count)]
@@ -109,6 +111,7 @@ def tune(
                 tables.print_notice(f"{out} holds the row counts so far: {', '.join(str(e.rows) for e in new)}")
             else:
                 out.unlink()
+                tables.print_notice(f"no row count was finished: {out} is not there")
             raise
     if json:
         tables.print_json([_record(entry) for entry in new])

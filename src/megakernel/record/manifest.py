@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from megakernel.errors import MissingError, RecordError
-from megakernel.record.files import write_new
+from megakernel.errors import RecordError
+from megakernel.files import require_file, write_new
 
 SCHEMA = "megakernel.manifest"
 SCHEMA_VERSION = 1
@@ -38,8 +38,7 @@ def load(path: Path) -> Manifest:
         MissingError: there is no such file.
         RecordError: it is no manifest.
     """
-    if not path.is_file():
-        raise MissingError(f"{path}: no such file (mk freeze writes one)")
+    require_file(path, " (mk freeze writes one)")
     try:
         text = path.read_text()
         stored = json.loads(text)

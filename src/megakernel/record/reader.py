@@ -7,7 +7,8 @@ from typing import Any, TypeVar, get_args
 import h5py
 import numpy as np
 
-from megakernel.errors import MissingError, RecordError
+from megakernel.errors import RecordError
+from megakernel.files import require_file
 from megakernel.operator.contract import Problem
 from megakernel.record.plan import SUBMISSIONS
 from megakernel.record.protocol import CACHES
@@ -25,8 +26,7 @@ def load(path: Path) -> Session:
         MissingError: there is no such file.
         RecordError: it is not a session file of a known schema version, or is damaged.
     """
-    if not path.is_file():
-        raise MissingError(f"{path}: no such file")
+    require_file(path)
     try:
         with h5py.File(path, "r") as file:
             return _session(path, file)

@@ -14,7 +14,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from megakernel.errors import MissingError, RecordError
+from megakernel.errors import RecordError
+from megakernel.files import require_file
 from megakernel.record.session import SCHEMA, SCHEMA_VERSION
 
 # What a damaged header may claim to hold is not read: none of it fits a session.
@@ -151,8 +152,7 @@ def read_archive(path: Path) -> Tree:
         MissingError: there is no such file.
         RecordError: HDF5 cannot open it, or it is no session of a known schema version.
     """
-    if not path.is_file():
-        raise MissingError(f"{path}: no such file")
+    require_file(path)
     try:
         with h5py.File(path, "r") as file:
             tree = read_tree(file)

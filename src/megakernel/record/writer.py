@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from megakernel.errors import RecordError
+from megakernel.files import cannot_write
 from megakernel.operator.contract import Problem
 from megakernel.record.facts import DeviceState
 from megakernel.record.plan import Plan
@@ -85,7 +86,7 @@ class SessionWriter:
             self._require_free()
             self._file = h5py.File(self.partial, "x")
         except OSError as error:
-            raise RecordError(f"cannot create {self.partial}: {error}") from error
+            raise cannot_write(path, error) from error
         self._samples = 0
         self._output_rows: dict[tuple[int, str], int] = {}  # by shape and digest: the series that holds the row
         self._series: list[h5py.Group] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megakernel.errors import UsageError
-from megakernel.record.files import write_new
+from megakernel.files import write_new
 from megakernel.report import charts, schematics
 from megakernel.report.analysis import Analysis
 from megakernel.report.style import settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from megakernel.errors import MissingError, RecordError, UsageError
-from megakernel.record.files import write_new
+from megakernel.files import write_new
 from megakernel.report.analysis import Analysis
 from megakernel.report.content import (
     Table,

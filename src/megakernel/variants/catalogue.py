@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from megakernel.errors import UsageError
+from megakernel.files import require_file
 from megakernel.variants.declaration import (
     EPS,
     INVERSE_WIDTH,
@@ -434,8 +435,7 @@ def find(name: str) -> Variant:
 
 
 def _from_file(path: Path, attribute: str) -> Variant:
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
+    require_file(path)
     spec = importlib.util.spec_from_file_location(f"megakernel_user_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -447,7 +447,9 @@ def _from_file(path: Path, attribute: str) -> Variant:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = f":{frames[-1].lineno}" if frames else ""
         raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
-    variant = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        raise UsageError(f"{path} has no {attribute!r}: name a Variant that it defines")
+    variant = getattr(module, attribute)
     if not isinstance(variant, Variant):
         raise UsageError(f"{path}: {attribute!r} is not a Variant")
     if variant.name in CATALOGUE:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from megakernel.errors import MissingError, UsageError
+from megakernel.files import require_file
 from megakernel.variants.declaration import Configuration, Variant
 
 EMULATED_MARK = " (emulated)"  # behind the name of a device that an emulator stands in for
@@ -132,8 +133,7 @@ def load(path: Path) -> FrozenTable:
         MissingError: there is no such file.
         UsageError: it is no such table; the message says where.
     """
-    if not path.is_file():
-        raise MissingError(f"{path}: no such file")
+    require_file(path)
     try:
         text = path.read_text()
         table = tomllib.loads(text)
