@@ -170,7 +170,9 @@ def test_on_a_device_without_frozen_configurations_it_is_said_once(
     )
 
 
-def test_bench_takes_its_configurations_from_the_table_given(device: FakeDevice, tmp_path: Path) -> None:
+def test_every_command_takes_its_configurations_from_the_table_given(
+    device: FakeDevice, tmp_path: Path, capsys: Capture
+) -> None:
     chosen = {"retained": Configuration(512, 8192), "local1": Configuration(1024, 8192)}
     mine = Entry("NVIDIA H200", 132, 16, 3000, "a test", chosen, "local1", "retained")
     (tmp_path / "mine.toml").write_text(to_toml([mine]))
@@ -179,6 +181,19 @@ def test_bench_takes_its_configurations_from_the_table_given(device: FakeDevice,
     assert run([*arguments, "--frozen", str(tmp_path / "mine.toml")]) == 0
     taken = {s.configuration for s in load(out).series if (s.variant, s.problem.rows) == ("retained", 16)}
     assert taken == {"512x8192"}
+    capsys.readouterr()
+    mine_too = ["--frozen", str(tmp_path / "mine.toml")]
+    configurations = set()
+    device.before_submit = lambda executable: configurations.add(str(executable.plan.configuration))
+    for command in ("verify", "graph"):
+        capsys.readouterr()
+        assert run([command, "retained", "--rows", "16", "--width", "3000", *mine_too]) == 0
+    assert "retained<512, 8192" in capsys.readouterr().out
+    assert configurations == {"512x8192"}
+    for words in (["occupancy", "retained", "--device", "h200", "--rows", "16"], ["compile", "retained"]):
+        assert run([*words, *mine_too, "--json"]) == 0
+        assert "retained<512, 8192" in capsys.readouterr().out
+        assert run([*words, "--frozen", str(tmp_path / "none.toml")]) == 2
     assert run(["bench", "--frozen", str(tmp_path / "none.toml")]) == 2
 
 

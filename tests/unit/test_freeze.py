@@ -146,6 +146,11 @@ def test_freeze_writes_checks_and_never_overwrites(
     assert (tmp_path / "manifest.json").read_bytes() == before
     assert run(["freeze", "--check", "manifest.json"]) == 0
     assert capsys.readouterr().out == "as frozen in manifest.json\n"
+    assert run(["freeze", "--device", "emulator:h100", "--out", "emulated.json"]) == 0
+    assert run(["freeze", "--device", "emulator", "--check", "emulated.json"]) == 0
+    capsys.readouterr()
+    assert run(["freeze", "--check", "emulated.json"]) == 1
+    assert "protocol: rounds is 21, but was frozen as 3" in capsys.readouterr().out
     monkeypatch.setattr(freezing, "acceptance_rules", dict)
     assert run(["freeze", "--check", "manifest.json", "--json"]) == 1
     captured = capsys.readouterr()

@@ -6,11 +6,13 @@ import typer
 
 from megakernel.cli.options import (
     ConfigurationOption,
+    FrozenOption,
     JsonOption,
     RowsOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
+    frozen_table,
     parse_configuration,
     say_if_borrowed,
 )
@@ -43,6 +45,7 @@ def occupancy(
     rows: RowsOption = None,
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
+    frozen: FrozenOption = None,
     device: Annotated[
         str, typer.Option("--device", help="auto, a GPU's index or UUID, or a GPU by name: h100.", metavar="NAME")
     ] = "auto",
@@ -76,6 +79,7 @@ def occupancy(
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
+    table = frozen_table(frozen)
     planner = open_planner(
         device,
         sm_count=sms,
@@ -87,8 +91,8 @@ def occupancy(
     counts = rows or list(BENCHMARK_ROWS)
     with planner, KernelStore(planner) as store:
         if chosen is None:
-            say_if_borrowed(planner.facts)
-        occupancies = occupancy_of(planner, store, variants, counts, width, chosen)
+            say_if_borrowed(planner.facts, table)
+        occupancies = occupancy_of(planner, store, variants, counts, width, chosen, frozen=table)
         if json:
             tables.print_json([each.record() for each in occupancies])
         elif explain:

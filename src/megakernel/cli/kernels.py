@@ -8,11 +8,13 @@ import typer
 from megakernel.cli.options import (
     ConfigurationOption,
     DeviceOption,
+    FrozenOption,
     JsonOption,
     SmsOption,
     VariantArguments,
     WidthOption,
     chosen_variants,
+    frozen_table,
     parse_configuration,
     say_if_borrowed,
 )
@@ -29,6 +31,7 @@ def compile_(
     arch: Annotated[str, typer.Option("--arch", help="Real architecture to compile for.", metavar="SM")] = "sm_90",
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
+    frozen: FrozenOption = None,
     keep: Annotated[Path | None, typer.Option("--keep", help="Folder to keep cubins in.", metavar="DIR")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -40,14 +43,14 @@ def compile_(
     from megakernel.device.sources import kernel_folder
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
-    from megakernel.variants.frozen import shipped
 
     records: list[dict[str, object]] = []
     given = parse_configuration(configuration)
+    table = frozen_table(frozen)
     subjects = [
         (each, chosen)
         for each in chosen_variants(variant)
-        for chosen in ([given] if given else shipped().configurations(each, BENCHMARK_ROWS))
+        for chosen in ([given] if given else table.configurations(each, BENCHMARK_ROWS))
     ]
     for each, chosen in subjects:
         problem = Problem(1, width)
@@ -80,6 +83,7 @@ def graph(
     rows: Annotated[int, typer.Option("--rows", min=1, help="Row count.", metavar="N")] = 16,
     width: WidthOption = BENCHMARK_WIDTH,
     configuration: ConfigurationOption = None,
+    frozen: FrozenOption = None,
     device: DeviceOption = "auto",
     sms: SmsOption = None,
     dot: Annotated[
@@ -104,15 +108,16 @@ def graph(
     from megakernel.run.trace import trace as trace_launches
 
     (chosen,) = chosen_variants([variant])
+    table = frozen_table(frozen)
     with (
         open_device(device, sms=sms) as opened,
         KernelStore(opened) as store,
         Operands(opened, Problem(rows, width)) as operands,
-        prepare(opened, store, chosen, operands, parse_configuration(configuration)) as prepared,
+        prepare(opened, store, chosen, operands, parse_configuration(configuration), frozen=table) as prepared,
         prepared.executable("graph") as executable,
     ):
         if configuration is None:
-            say_if_borrowed(opened.facts)
+            say_if_borrowed(opened.facts, table)
         expected = expected_topology(prepared.plan, prepared.kernels, prepared.addresses)
         held = executable.topology()
         topology = held or expected

@@ -72,11 +72,11 @@ def frozen_table(path: Path | None) -> "FrozenTable":
     return shipped() if path is None else load(path)
 
 
-def say_if_borrowed(facts: "DeviceFacts", table: "FrozenTable | None" = None) -> None:
-    """Says it where the table, by default the shipped one, has no configurations of this device."""
+def say_if_borrowed(facts: "DeviceFacts", table: "FrozenTable") -> None:
+    """Says it where the table has no configurations of this device."""
     from megakernel.report import tables
 
-    if notice := (table or frozen_table(None)).notice(facts.label, facts.sm_count):
+    if notice := table.notice(facts.label, facts.sm_count):
         tables.print_notice(notice)
 
 

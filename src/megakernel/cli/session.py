@@ -151,6 +151,9 @@ def freeze(
         Path | None, typer.Option("--check", help="Instead compare with this manifest.", metavar="FILE")
     ] = None,
     frozen: FrozenOption = None,
+    device: Annotated[
+        str, typer.Option("--device", help="emulator, to freeze its protocol; none is opened.", metavar="NAME")
+    ] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Writes a manifest: hashes of kernels, package and configurations; protocol, fixture, tolerances, acceptance.
@@ -164,8 +167,9 @@ def freeze(
     from megakernel.run.freeze import freeze as make_manifest
 
     table = frozen_table(frozen)
+    protocol = EMULATED_SESSION if device.partition(":")[0] == "emulator" else SESSION
     if check is not None:
-        found = compare(check, table, SESSION)
+        found = compare(check, table, protocol)
         if json:
             tables.print_json({"state": found.state, "changes": list(found.changes)})
         else:
@@ -173,7 +177,7 @@ def freeze(
         if found.changes:
             raise VerdictError(f"{len(found.changes)} things are not as frozen in {check}")
         return
-    made = make_manifest(table)
+    made = make_manifest(table, protocol)
     manifest.write(made, out)
     if json:
         tables.print_json(made.sections)

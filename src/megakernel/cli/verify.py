@@ -7,6 +7,7 @@ import typer
 from megakernel.cli.options import (
     ConfigurationOption,
     DeviceOption,
+    FrozenOption,
     JsonOption,
     RowsOption,
     SmsOption,
@@ -14,6 +15,7 @@ from megakernel.cli.options import (
     VariantArguments,
     WidthOption,
     chosen_variants,
+    frozen_table,
     parse_configuration,
     rows_or_default,
     say_if_borrowed,
@@ -39,6 +41,7 @@ def verify(
     ] = ["timing"],
     submission: SubmissionOption = "both",
     configuration: ConfigurationOption = None,
+    frozen: FrozenOption = None,
     device: DeviceOption = "auto",
     sms: SmsOption = None,
     seeds: Annotated[
@@ -67,6 +70,7 @@ def verify(
 
     variants = chosen_variants(variant)
     chosen = parse_configuration(configuration)
+    table = frozen_table(frozen)
     for count in rows or BENCHMARK_ROWS:
         Problem(count, width, eps)  # refuses bad values before anything is opened
     if watchdog is not None:
@@ -80,11 +84,19 @@ def verify(
         opened = open_device(device, sms=sms, seed=seed, weak_stores=weak_stores)
         with opened, KernelStore(opened) as store:
             if seed == 0 and chosen is None:
-                say_if_borrowed(opened.facts)
+                say_if_borrowed(opened.facts, table)
             problems = [Problem(count, width, eps) for count in rows_or_default(rows, opened.facts.kind)]
             limit_s = watchdog or (_WATCHDOG_S if opened.facts.kind == "gpu" else EMULATED.watchdog_s)
             found = verify_all(
-                opened, store, variants, problems, fixture, submissions(submission), chosen, watchdog_s=limit_s
+                opened,
+                store,
+                variants,
+                problems,
+                fixture,
+                submissions(submission),
+                chosen,
+                frozen=table,
+                watchdog_s=limit_s,
             )
             for result in found:
                 results.append(replace(result, seed=seed))

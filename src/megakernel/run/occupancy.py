@@ -16,7 +16,7 @@ from megakernel.record.plan import Residency
 from megakernel.run.plan import residency, split_rows
 from megakernel.run.prepare import KernelStore
 from megakernel.variants.declaration import Configuration, Variant
-from megakernel.variants.frozen import shipped
+from megakernel.variants.frozen import FrozenTable, shipped
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,14 @@ def occupancy_of(
     rows: Sequence[int],
     width: int,
     configuration: Configuration | None = None,
+    *,
+    frozen: FrozenTable | None = None,
 ) -> list[Occupancy]:
     """For each variant, each configuration that it takes for one of the row counts, and each stage.
+
+    Args:
+        configuration: the table's for each row count unless given.
+        frozen: the shipped table unless given.
 
     Raises:
         PlanError: a block is beyond a limit of the device.
@@ -80,8 +86,8 @@ def occupancy_of(
     for variant in variants:
         by_configuration: dict[Configuration, list[int]] = {}
         for count in rows:
-            frozen = shipped().suggestion(variant, planner.facts.label, planner.facts.sm_count, count)
-            by_configuration.setdefault(configuration or frozen, []).append(count)
+            own = (frozen or shipped()).suggestion(variant, planner.facts.label, planner.facts.sm_count, count)
+            by_configuration.setdefault(configuration or own, []).append(count)
         for chosen, counts in by_configuration.items():
             problem = Problem(counts[0], width)
             kernels = store.module(variant, problem, chosen).kernels

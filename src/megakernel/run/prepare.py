@@ -139,19 +139,21 @@ def prepare(
     operands: Operands,
     configuration: Configuration | None = None,
     *,
+    frozen: FrozenTable | None = None,
     plan_filter: Callable[[Plan], Plan] | None = None,
 ) -> Prepared:
     """Compiles, plans and allocates.
 
     Args:
-        configuration: the shipped table's for this row count unless given.
+        configuration: the table's for this row count unless given.
+        frozen: the shipped table unless given.
         plan_filter: changes the plan before anything is bound to it; tests use it to plan what must fail.
 
     Raises:
         CompileError, PlanError, DeviceError: see those stages.
     """
     problem = operands.problem
-    configuration = configuration or configuration_for(device, store, variant, problem)
+    configuration = configuration or configuration_for(device, store, variant, problem, frozen)
     module = store.module(variant, problem, configuration)
     plan = make_plan(device, module.kernels, variant, problem, configuration)
     if plan_filter:

@@ -25,6 +25,7 @@ from megakernel.run.graph import audit, expected_topology
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare, read_values
 from megakernel.run.watchdog import Guard, Watchdog, unguarded
 from megakernel.variants.declaration import Configuration, Variant, Y
+from megakernel.variants.frozen import FrozenTable
 
 Float32 = NDArray[np.float32]
 
@@ -160,9 +161,10 @@ def verify_all(
     submissions: Sequence[Submission],
     configuration: Configuration | None = None,
     *,
+    frozen: FrozenTable | None = None,
     watchdog_s: float = 30.0,
 ) -> Iterator[Result]:
-    """Yields each verification as it is done.
+    """Yields each verification as it is done, in the ``frozen`` (or shipped) table's configuration unless one is given.
 
     Raises:
         UsageError: no fixture has that name.
@@ -175,7 +177,7 @@ def verify_all(
                 inputs = Inputs.of(fixture, problem)
                 inputs.load(operands)
                 for variant in variants:
-                    with prepare(device, store, variant, operands, configuration) as prepared:
+                    with prepare(device, store, variant, operands, configuration, frozen=frozen) as prepared:
                         guard = watchdog.guard(prepared, watchdog_s)
                         for submission in submissions:
                             with prepared.executable(submission) as executable:
