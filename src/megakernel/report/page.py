@@ -99,6 +99,7 @@ def render_page(analysis: Analysis) -> str:
 
 def _sections(analysis: Analysis) -> list[Section]:
     sections = [
+        Section("ways", "Which way pays", tables=_tables(way_table(analysis))),
         Section(
             "completion",
             "Host completion",
@@ -106,7 +107,6 @@ def _sections(analysis: Analysis) -> list[Section]:
             _figures(analysis, "completion"),
             _tables(main_table(analysis)),
         ),
-        Section("ways", "Which way pays", tables=_tables(way_table(analysis))),
         Section(
             "retention",
             "What retention saves",

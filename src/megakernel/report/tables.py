@@ -112,15 +112,14 @@ def print_content(table: Table | None) -> None:
 
 
 def print_report(analysis: Analysis) -> None:
-    """The whole analysis: what to know first, the figures, and how the target fared."""
-    print_lines(warnings(analysis))
-    print_content(main_table(analysis))
-    print_content(way_table(analysis))
-    print_lines([*target_lines(analysis), ""])
-    print_content(penalty_table(analysis.penalties, analysis.published))
+    """The whole analysis: what to know first, the figures, and last, where a terminal shows it, what they say."""
+    print_lines([*warnings(analysis), *python_note(analysis.sessions), ""])
     print_content(evicted_table(analysis))
     print_content(rate_table(analysis))
-    print_lines(python_note(analysis.sessions))
+    print_content(main_table(analysis))
+    print_content(penalty_table(analysis.penalties, analysis.published))
+    print_content(way_table(analysis))
+    print_lines(target_lines(analysis))
 
 
 def pair_notes(first: Session, second: Session, excluded: int) -> list[str]:
