@@ -587,3 +587,21 @@ def test_half_a_summary_counts_in_a_finished_file_and_not_in_one_that_was_killed
         file.attrs["complete"] = False
         file.attrs.pop(CONTENTS_ATTRIBUTE)
     assert faults(copy) == ["completeness: the file is marked incomplete: the process ended"]
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_session_that_was_interrupted_early_is_incomplete_and_no_more(copy: Path, rounds: int) -> None:
+    """In the middle of a round: half of the series have one more."""
+    with h5py.File(copy, "r+") as file:
+        for place, series in enumerate(file["series"].values()):
+            for name in (*SAMPLE_DATASETS, "round", "position"):
+                if name in series:
+                    series[name].resize(rounds + place % 2, axis=0)
+            series.pop("verified_after")
+            series.pop(SUMMARY)
+            series.attrs.pop(SAMPLES_ATTRIBUTE)
+        file.attrs.update(complete=False, interruption="terminated")
+        file.attrs.pop(CONTENTS_ATTRIBUTE)
+    found = faults(copy)
+    assert all(fault.startswith("completeness: ") for fault in found), found
+    assert found[0] == "completeness: the file is marked incomplete: terminated"

@@ -104,6 +104,8 @@ def _metrics(series: Group, findings: Findings) -> None:
             f"round {number}: submitting took {enqueue[number]} ns, submitting and waiting {batch[number]} ns",
             label(series),
         )
+    if not finished:
+        return  # interrupted before the first round
     medians = {
         name: float(np.median(_values(series, name)))
         for name in ("host_completion", "host_batch_completion", "event_interval")
