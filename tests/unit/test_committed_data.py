@@ -166,3 +166,12 @@ def test_the_committed_page_is_what_the_report_writes(analysis: Analysis) -> Non
         return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
 
     assert words((ROOT / "docs" / "h200" / "report.html").read_text()) == words(render_page(analysis))
+
+
+@pytest.mark.slow
+def test_a_figure_s_bytes_do_not_depend_on_where_the_layout_s_variables_lie(analysis: Analysis) -> None:
+    """The layout's solver orders by address; without rounding, about half of these drawings were other ones."""
+    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    from megakernel.report.figures import render
+
+    assert len({render(analysis, "storage", "svg") for _ in range(10)}) == 1

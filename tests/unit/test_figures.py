@@ -17,7 +17,7 @@ from megakernel.cli.main import run
 from megakernel.errors import MissingError, RecordError, UsageError
 from megakernel.report.analysis import Analysis, analyse
 from megakernel.report.content import provenance_table
-from megakernel.report.style import clean
+from megakernel.report.style import clean, settings
 
 pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
 pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
@@ -217,3 +217,22 @@ def test_chromium_shows_the_page_without_errors_and_without_scrolling_sideways(
         assert title is not None
         inner, content = map(int, title.groups())
         assert content <= inner
+
+
+@pytest.mark.parametrize("name", ["metrics", "distance"])
+@pytest.mark.parametrize("slowest_ns", [8_000.0, 8_400.0, 20_000.0, 2e6, 1e12])
+def test_a_logarithmic_axis_has_ticks_and_room_for_its_marks_whatever_it_spans(
+    tmp_path: Path, name: str, slowest_ns: float
+) -> None:
+    shown = analyse([write_chain(tmp_path / "a.h5", {"copy": 8_000.0, "retained": slowest_ns})])
+    with settings():
+        figure = FIGURES[name](shown)
+        figure.draw_without_rendering()
+    panels = [panel for panel in figure.axes if panel.get_xscale() == "log"]
+    assert panels
+    for panel in panels:
+        low, high = panel.get_xlim()
+        assert any(low <= tick <= high for tick in panel.get_xticks())
+        first, last = panel.dataLim.intervalx
+        assert np.log(first / low) >= 0.025 * np.log(high / low)
+        assert np.log(high / last) >= 0.025 * np.log(high / low)

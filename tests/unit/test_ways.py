@@ -76,3 +76,7 @@ def test_only_rounds_that_both_have_are_compared(tmp_path: Path) -> None:
     assert analysis.excluded_rounds == 2
     last = steps(analysis.sessions, analysis.stand_ins)[-1]
     assert last.before_ns == pytest.approx(15_065)
+
+
+def test_an_emulator_s_times_say_nothing(tmp_path: Path) -> None:
+    assert analyse([write_chain(tmp_path / "a.h5", rounds=ROUNDS, kind="emulator")]).steps == ()

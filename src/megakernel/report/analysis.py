@@ -135,7 +135,7 @@ def analyse(
         rows=tuple(rows),
         penalties=tuple(penalties(sessions)),
         targets=tuple(targets(rows if on_gpu else [], stand_ins)),
-        steps=tuple(steps(sessions, stand_ins)),
+        steps=tuple(steps(sessions if on_gpu else [], stand_ins)),
         rates=tuple(rates(rows, bytes_of, peak_gb_s(str(sessions[0].device.get("name", ""))) if on_gpu else None)),
         stand_ins=stand_ins,
         published=load_published(),

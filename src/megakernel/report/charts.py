@@ -263,10 +263,12 @@ def _logarithmic(panel: Any, room: float = 1.2) -> None:
 
     low, high = panel.dataLim.intervalx
     panel.set_xscale("log")
+    span = high / low if 0 < low <= high else 1.0
     if high > 0:
+        room *= span**0.03  # marks have a width, however many decades there are
         # Three times as far as it begins: a tick at least, of 1, 2 and 5.
         panel.set_xlim(low / room, max(high * room, 3 * low / room))
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if span < 1e3 else (1,)))
     panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.xaxis.set_minor_formatter(NullFormatter())
 

@@ -50,9 +50,19 @@ def render(analysis: Analysis, name: str, file_format: str) -> bytes:
     with settings(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name may hold what the font does not
         figure = FIGURES[name](analysis)
+        _settle(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=file_format, metadata=dates[file_format], dpi=_PNG_DPI, bbox_inches="tight")
     return buffer.getvalue()
+
+
+def _settle(figure: "Figure") -> None:
+    """Lays the figure out for good: the solver's last digits differ from run to run, and they reach the file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for panel in figure.axes:
+        left, bottom, width, height = (round(edge, 9) for edge in panel.get_position(original=True).bounds)
+        panel.set_position((left, bottom, width, height))
 
 
 def inline_svg(analysis: Analysis, name: str) -> str:
