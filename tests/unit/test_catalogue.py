@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,7 +16,18 @@ from megakernel.errors import MissingError, UsageError
 from megakernel.operator.contract import Problem
 from megakernel.operator.reference import Reference
 from megakernel.variants.catalogue import CATALOGUE, FLOORS, find
-from megakernel.variants.declaration import NO_SHARED, ROW_BARRIER_WORDS, Quantity, Stage, Variant, X, Y
+from megakernel.variants.declaration import (
+    NO_SHARED,
+    ROW_BARRIER_WORDS,
+    BarrierScope,
+    Grid,
+    Quantity,
+    Scope,
+    Stage,
+    Variant,
+    X,
+    Y,
+)
 
 VARIANTS = pytest.mark.parametrize("variant", CATALOGUE.values(), ids=lambda variant: variant.name)
 STAGES = pytest.mark.parametrize(
@@ -189,3 +202,15 @@ def test_the_documented_table_is_computed_from_the_declarations() -> None:
     assert "\n".join(table()) in document
     for name in CATALOGUE:
         assert f"**`{name}`**" in document
+
+
+def test_the_documented_words_are_those_of_a_declaration() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    section = document[document.index("### The words of a declaration") :]
+    words = [
+        *(part.name for part in fields(Stage)),
+        *get_args(Grid),
+        *get_args(BarrierScope),
+        *(f".{scope}" for scope in get_args(Scope)),
+    ]
+    assert [word for word in words if f"`{word}`" not in section] == []

@@ -22,7 +22,7 @@ def test_an_absent_library_is_refused_with_what_to_install(monkeypatch: pytest.M
     with pytest.raises(PlanError) as caught:
         cudnn.version()
     message = str(caught.value)
-    assert message.startswith("rms_cudnn needs cuDNN 9: install megakernel[cudnn13] (for CUDA 12: megakernel[cudnn12])")
+    assert message.startswith("rms_cudnn needs cuDNN 9: install megakernel[cudnn] (for CUDA 12: megakernel[cudnn12])")
     assert "libcudnn-that-is-nowhere.so.9" in message
     assert "\n" not in message
     assert cudnn._loaded.cache_info().currsize == 0

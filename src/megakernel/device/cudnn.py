@@ -7,7 +7,7 @@ from typing import Any
 
 from megakernel.errors import DeviceError, PlanError
 
-_INSTALL = "install megakernel[cudnn13] (for CUDA 12: megakernel[cudnn12])"
+_INSTALL = "install megakernel[cudnn] (for CUDA 12: megakernel[cudnn12])"
 _SONAME = "libcudnn.so.9"
 
 # As in cudnn.h, version 9.
