@@ -318,7 +318,7 @@ def chain(early: str) -> Variant:
             Stage("write_second" + template + ">", reads=(first.tile,), writes=(second.tile,), programmatic=True),
             Stage(
                 "write_y" + template + f", Early::{early}>",
-                reads=(X.tile, first.tile, second.tile),
+                reads=(X.tile, first.tile, second.tile, {"x": X, "first": first, "second": second}[early].tile),
                 writes=(Y.tile,),
                 programmatic=True,
             ),

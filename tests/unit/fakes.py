@@ -138,6 +138,9 @@ class FakeExecutable:
     def run(self) -> None:
         self.check(self.submit(), self.wait())
 
+    def counted_bytes(self) -> None:
+        return None
+
     def topology(self) -> Topology | None:
         if self.submission == "direct":
             return None

@@ -49,6 +49,9 @@ class Script:
         self.calls.append("clock")
         return self.now
 
+    def counted_bytes(self) -> None:
+        return None
+
     def topology(self) -> Topology | None:
         return None
 

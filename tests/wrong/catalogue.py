@@ -14,17 +14,6 @@ TWINS: tuple[Setting, ...] = tuple(dict.fromkeys(fault.setting for fault in FAUL
 
 HARMLESS: tuple[Harmless, ...] = (
     Harmless(
-        "output_stored_twice",
-        (
-            Edit(
-                "megakernel.cuh",
-                "  tile.for_each_pack([&](int k) { tile.store_pack(y",
-                "  tile.for_each_pack([&](int k) { tile.store_pack(y, k, shared.packs[tile.position(k)]); });\n"
-                "  tile.for_each_pack([&](int k) { tile.store_pack(y",
-            ),
-        ),
-    ),
-    Harmless(
         "published_by_last_thread",
         (Edit("megakernel.cuh", "if (threadIdx.x == 0) publish(", "if (threadIdx.x == THREADS - 1) publish(", 0),),
     ),

@@ -164,6 +164,9 @@ class EmulatedExecutable:
         """There is no driver here that holds a graph, and so nothing to read back."""
         return None
 
+    def counted_bytes(self) -> tuple[tuple[int, int], ...]:
+        return tuple((stats.bytes_read, stats.bytes_written) for stats in self.launch_stats)
+
     def __enter__(self) -> "EmulatedExecutable":
         return self
 

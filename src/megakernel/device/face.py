@@ -98,6 +98,9 @@ class Executable(Protocol):
     def topology(self) -> Topology | None:
         """The graph as the device holds it; None of direct launches."""
 
+    def counted_bytes(self) -> tuple[tuple[int, int], ...] | None:
+        """What each launch of the latest invocation read and wrote of global memory; None where nothing counts it."""
+
     def prepare(self) -> None:
         """Does once what must not fall into a measurement: uploads a graph and replays it."""
 

@@ -59,6 +59,9 @@ class _Submitter:
         submitted = self.submit()
         self.check(submitted, self.wait())
 
+    def counted_bytes(self) -> None:
+        """A GPU counts none."""
+
 
 class DirectLaunches(_Submitter):
     """Each invocation launches every kernel of the plan, in order, into the stream."""

@@ -19,7 +19,7 @@ from megakernel.operator.contract import Problem
 from megakernel.operator.fixtures import ALL_FIXTURES, TIMING_SEED, hashed, make
 from megakernel.operator.reference import Reference
 from megakernel.operator.tolerances import LIBRARY_OUTPUT
-from megakernel.record.plan import Submission
+from megakernel.record.plan import Plan, Submission
 from megakernel.record.verification import Result, Verification
 from megakernel.run.graph import audit, expected_topology
 from megakernel.run.prepare import KernelStore, Operands, Prepared, prepare, read_values
@@ -100,6 +100,7 @@ def _verify(
 def run_and_check(prepared: Prepared, executable: Executable, inputs: Inputs, guard: Guard = unguarded) -> Verification:
     """Poisons outputs and scratch, runs once and checks: also what is done once more after timing."""
     values, checks = _run_poisoned(prepared, executable, inputs.reference, guard)
+    checks += _bytes_checks(prepared.plan, executable.counted_bytes())
     y = values.get("y")
     return Verification(
         fixture=inputs.fixture,
@@ -118,6 +119,24 @@ def _audit_check(prepared: Prepared, executable: Executable) -> Check:
     faults = audit(topology, expected)
     detail = "; ".join(faults) or f"{len(topology.nodes)} nodes, {len(topology.edges)} edges"
     return Check("graph.audit", not faults, float(len(faults)), 0.0, detail)
+
+
+def _bytes_checks(plan: Plan, counted: Sequence[tuple[int, int]] | None) -> Iterator[Check]:
+    """Whether the launches moved the bytes that the variant declares, where the device counts them."""
+    if counted is None:
+        return
+    read, written = zip(*counted, strict=True)
+    for what, moved, declared in (
+        ("read", read, [launch.reads for launch in plan.launches]),
+        ("written", written, [launch.writes for launch in plan.launches]),
+    ):
+        nbytes = [sum(transfer.nbytes for transfer in transfers) for transfers in declared]
+        wrong = [
+            f"launch {number} ({launch.kernel}) declares {expected} bytes {what}, and moved {found}"
+            for number, (launch, expected, found) in enumerate(zip(plan.launches, nbytes, moved, strict=True), 1)
+            if expected != found
+        ]
+        yield Check(f"bytes.{what}", not wrong, float(len(wrong)), 0.0, "; ".join(wrong[:3]))
 
 
 def _run_poisoned(
