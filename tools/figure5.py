@@ -6,6 +6,7 @@ Bars average the session medians, whiskers span them, and percentages are agains
 """
 
 import argparse
+from io import BytesIO
 
 import h5py
 import numpy as np
@@ -47,12 +48,15 @@ def main(out: str, *paths: str) -> None:
             panel.errorbar(place, mean, yerr=whisker, color="#222222", capsize=4)
             percent = f"\n{100 * (mean / means[2] - 1):+.1f} %" if place == 3 else ""
             panel.text(place, max(value), f"{mean:.1f}{percent}", ha="center", va="bottom", fontsize=8)
-        panel.set_xticks(range(4), ["unfused", "+ graph", "+ local\nfusion", "+ mega-\nkernel"], fontsize=8)
+        names = [variant.replace("_", "_\n") + ("\ndirect" if how == "direct" else "") for variant, how in steps(rows)]
+        panel.set_xticks(range(4), names, fontsize=8)
         panel.set_title(f"{rows} row{'s' if rows > 1 else ''}")
         panel.set_ylabel("host completion, µs")
         panel.margins(y=0.2)
+    drawn = BytesIO()
+    figure.savefig(drawn, format=out.rpartition(".")[2])
     with open(out, "xb") as file:  # never over a file that exists
-        figure.savefig(file, format=out.rpartition(".")[2])
+        file.write(drawn.getvalue())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ round. Reloaded values are staged through shared memory with a block synchronisa
 """
 
 import argparse
+from io import BytesIO
 
 import h5py
 import numpy as np
@@ -54,8 +55,10 @@ def main(out: str, *paths: str) -> None:
     panel.set_yticks(range(len(measured)), measured)
     panel.set_ylim(len(measured) - 0.4, -0.6)
     panel.set_xlabel(f"extra host completion over control_retain, µs ({ROWS} rows, graph replay)")
+    drawn = BytesIO()
+    figure.savefig(drawn, format=out.rpartition(".")[2])
     with open(out, "xb") as file:  # never over a file that exists
-        figure.savefig(file, format=out.rpartition(".")[2])
+        file.write(drawn.getvalue())
 
 
 if __name__ == "__main__":

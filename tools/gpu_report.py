@@ -6,6 +6,7 @@ python tools/gpu_report.py REPORT.json TEST…     run these tests alone, and pu
 python tools/gpu_report.py --check REPORT.json   say which kernel sources have changed since
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -49,9 +50,13 @@ def run(report: Path, tests: list[str]) -> int:
     found = environment()
     repeated = {}
     if earlier:
-        # A test that no longer exists in the files that ran again has no outcome.
-        again = {name.rpartition(".")[0] for name in outcomes}
-        kept = {n: o for n, o in earlier["outcomes"].items() if n.rpartition(".")[0] not in again}
+        # Of files that ran again as a whole, a test that has no outcome no longer exists.
+        whole = set() if any("::" in test for test in tests) else {name.rpartition(".")[0] for name in outcomes}
+        kept = {
+            name: outcome
+            for name, outcome in earlier["outcomes"].items()
+            if name not in outcomes and name.rpartition(".")[0] not in whole
+        }
         repeated = {"date": earlier["date"], "device_uuid": earlier["device"]["uuid"], "outcomes": len(kept)}
         outcomes = {**kept, **outcomes}
     report.write_text(
@@ -105,6 +110,9 @@ def _differs(path: str, current: dict[str, str], recorded: dict[str, dict[str, s
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--check":
-        sys.exit(check(Path(sys.argv[2])))
-    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="say which kernel sources have changed since")
+    parser.add_argument("report", metavar="REPORT.json", type=Path)
+    parser.add_argument("tests", metavar="TEST", nargs="*", help="run these alone")
+    given = parser.parse_args()
+    sys.exit(check(given.report) if given.check else run(given.report, given.tests))

@@ -5,6 +5,7 @@ Lines of templates count where some variant instantiates them; the GPU's half of
 python tools/kernel_coverage.py     needs g++ and its gcov; compiles everything anew in a temporary folder
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -95,4 +96,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     sys.exit(main())

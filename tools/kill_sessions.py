@@ -7,6 +7,7 @@ follow one another so quickly that most kills fall into writing. What a session 
 its file, with the right values. Exits with 1 where something is missing.
 """
 
+import argparse
 import random
 import subprocess
 import sys
@@ -102,4 +103,8 @@ def main(kills: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 50, int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kills", nargs="?", type=int, default=50)
+    parser.add_argument("seed", nargs="?", type=int, default=0)
+    given = parser.parse_args()
+    sys.exit(main(given.kills, given.seed))

@@ -5,6 +5,7 @@
 Both take turns in one run on the same GPU. Needs a GPU and nvcc or a C++ compiler with the CUDA headers.
 """
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -84,4 +85,6 @@ def main(out: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", metavar="OUT.json", type=Path)
+    sys.exit(main(parser.parse_args().out))

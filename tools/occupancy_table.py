@@ -6,8 +6,8 @@ A GPU test holds the rows of its own GPU against what the driver says, for machi
 when kernels change.
 """
 
+import argparse
 import json
-import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,4 +76,6 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", metavar="OUT.json", type=Path)
+    main(parser.parse_args().out)

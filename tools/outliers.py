@@ -30,6 +30,8 @@ def main(path: str, percent: float) -> None:
             median_us = np.median(values_us)
             for i in np.flatnonzero(values_us > median_us * (1 + percent / 100)):
                 number = int(numbers[i])
+                if number >= len(shape["throttled"]):
+                    continue  # the last round of an interrupted run, before its clocks were stored
                 clocks, celsius = pair(shape["sm_clock_mhz"][number]), pair(shape["temperature_c"][number])
                 throttled = ", throttled" if shape["throttled"][number] else ""
                 more = 100 * (values_us[i] / median_us - 1)

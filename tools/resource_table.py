@@ -5,8 +5,8 @@
 The emulator plans with this table where NVRTC is not installed. Run again when a kernel or configuration changes.
 """
 
+import argparse
 import json
-import sys
 from dataclasses import astuple, fields
 from pathlib import Path
 
@@ -42,4 +42,6 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", metavar="OUT.json", type=Path)
+    main(parser.parse_args().out)

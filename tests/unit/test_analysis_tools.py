@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from tests.unit.reports import write_chain
@@ -93,6 +94,7 @@ def test_figure_6_prints_and_draws_the_penalties(tmp_path: Path) -> None:
     [
         ("figure5", ["{new}.svg", "{foreign}"], "foreign.h5"),
         ("figure5", ["{taken}", SESSION], "exists"),
+        ("figure5", ["{new}.nonsense", SESSION], "nonsense"),
         ("figure6", ["{new}.svg", EXACT], "no controls at 16 rows in "),
         ("figure6", ["{new}.svg"], "SESSION.h5"),
         ("export_csv", [], "SESSION.h5"),
@@ -116,3 +118,13 @@ def test_bad_input_of_a_script_is_one_line_and_exit_code_2(
     assert "Traceback" not in done.stderr
     assert said in done.stderr.splitlines()[-1]
     assert (tmp_path / "taken.svg").read_text() == "kept"
+    assert list(tmp_path.glob("new*")) == []
+
+
+def test_a_round_whose_clocks_were_not_stored_is_no_outlier(tmp_path: Path) -> None:
+    path = write_chain(tmp_path / "a.h5", rounds=3)
+    with h5py.File(path, "r+") as file:
+        for series in file["series"].values():
+            series["host_completion"][2] = 10**9
+        file["shapes/0000/throttled"].resize(2, axis=0)
+    assert script("outliers", path) == "0 rounds above the median by more than 10 %\n"

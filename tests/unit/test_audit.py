@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -32,8 +33,9 @@ from megakernel.record.seal import SUMMARY, seal
 from megakernel.record.session import Sample
 from megakernel.record.tree import Tree, read_archive, read_tree
 from megakernel.record.writer import SessionWriter
+from megakernel.report import audit_order
 from megakernel.report.audit import audit_file, audit_tree
-from megakernel.report.findings import Audit
+from megakernel.report.findings import Audit, Findings
 from megakernel.run.session import Request, run_session
 from megakernel.variants.catalogue import CATALOGUE
 
@@ -430,11 +432,15 @@ def manifest(content: dict[str, Any]) -> Edit:
 
 
 def test_a_manifest_is_held_against_the_file(copy: Path) -> None:
-    frozen = {"protocol": {"rounds": 12, "cache": "warm"}, "build": {"kernel_sources": dict(SOURCES)}}
+    frozen = {"protocol": {"rounds": 12}, "kernel_sources": dict(SOURCES), "fixture": {"name": "timing", "seed": 41}}
     edit(copy, manifest(frozen))
     assert audited(copy).passed
     edit(copy, lambda f: f["kernel_sources/sha256"].__setitem__(0, "ab" * 32))
     assert any(f.startswith("manifest: kernel_sources barriers.cuh is 'abab") for f in faults(copy))
+    edit(copy, manifest({"fixture": {"name": "zeros"}, "configurations": {"frozen.toml": "cd" * 32}}))
+    found = faults(copy)
+    assert any(f.startswith("manifest: fixture name is 'timing', but was frozen as 'zeros'") for f in found)
+    assert any(f.startswith("manifest: configurations frozen.toml is '") for f in found)
 
 
 def test_a_manifest_that_is_no_json_is_a_fault(copy: Path) -> None:
@@ -605,3 +611,14 @@ def test_a_session_that_was_interrupted_early_is_incomplete_and_no_more(copy: Pa
     found = faults(copy)
     assert all(fault.startswith("completeness: ") for fault in found), found
     assert found[0] == "completeness: the file is marked incomplete: terminated"
+
+
+@pytest.mark.parametrize("subjects", [4, 6, 34])
+def test_honest_orders_are_not_named(subjects: int) -> None:
+    random = np.random.default_rng(1)
+    for _ in range(5_000):
+        orders = np.stack([random.permutation(subjects) for _ in range(21)])
+        mine: Any = [SimpleNamespace(array=lambda _, column=column: column) for column in orders.T]
+        findings = Findings()
+        audit_order._statistics(mine, "/shapes/0000", findings)
+        assert not [finding for finding in findings.found if finding.kind == "fault"]

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from tests.unit.reports import write_chain
@@ -29,6 +30,7 @@ from megakernel.report.compare import (
     interval,
     least_rounds,
     missing,
+    not_right,
     overall,
     require_comparable,
 )
@@ -38,6 +40,7 @@ pytestmark = pytest.mark.slow
 Capture = pytest.CaptureFixture[str]
 DATA = Path(__file__).resolve().parents[2] / "data" / "h200"
 EVENT = Rules(metrics=("event_interval",))
+WRONG = ("retained", "graph")
 
 
 @cache
@@ -118,10 +121,10 @@ def test_rounds_that_took_no_time_decide_nothing() -> None:
 def test_rounds_are_resampled_in_pairs() -> None:
     # Both runs drift by 20 % in the same way: the ratio within rounds is exact, and so is its interval.
     drifting = np.linspace(1e7, 1.2e7, 21)
-    estimate, low, high = interval(drifting, 1.02 * drifting, 0.95, 0)
+    estimate, low, high = interval(drifting, 1.02 * drifting, 0.95, 0, paired=True)
     assert estimate == pytest.approx(np.log(1.02))
     assert (low, high) == pytest.approx((estimate, estimate))
-    assert interval(drifting, 1.02 * drifting, 0.95, 0) == (estimate, low, high)
+    assert interval(drifting, 1.02 * drifting, 0.95, 0, paired=True) == (estimate, low, high)
 
 
 def test_floors_are_not_judged_and_what_is_missing_is_named() -> None:
@@ -284,3 +287,42 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
     assert run(["compare", path, path]) == 2
     with pytest.raises(UsageError):
         Rules(metrics=("none",))
+
+
+def test_a_run_that_was_wrong_is_a_bad_verdict_however_fast(tmp_path: Path, capsys: Capture) -> None:
+    first, second = (write_chain(tmp_path / f"{k}.h5", rounds=21, scale=1 + k / 1e3) for k in (0, 1))
+    assert run(["compare", str(first), str(second), "--metric", "event_interval"]) == 0
+    with h5py.File(second, "r+") as file:
+        (name,) = [n for n, s in file["series"].items() if (s.attrs["variant"], s.attrs["submission"]) == WRONG]
+        file["series"][name].copy("verified_before", "verified_after")
+        file["series"][name]["verified_after"].attrs["passed"] = False
+    capsys.readouterr()
+    assert run(["compare", str(first), str(second), "--metric", "event_interval", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert (
+        err.splitlines()[-1] == f"mk: {second}: retained, 16 rows, graph was wrong after timing: its times say nothing"
+    )
+
+
+def test_a_variant_that_the_second_run_refused_is_a_bad_verdict() -> None:
+    first = run_of(1e7)
+    second = replace(only(first, lambda s: s.variant != "v"), refusals=("v, 16 rows, graph: y.accuracy",))
+    assert not_right(first, second) == ["a.h5: not timed: v, 16 rows, graph: y.accuracy"]
+    assert not_right(first, replace(second, refusals=("w, 16 rows, graph: y.accuracy",))) == []
+    assert not_right(second, first) == []
+
+
+def test_other_rounds_are_not_paired() -> None:
+    one = run_of(1e7, rounds=21)
+    other = replace(one, series=tuple(replace(s, rounds=s.rounds + 1) for s in one.series))
+    assert verdict(one, one).low == verdict(one, one).high == 0
+    low = verdict(one, other).low
+    assert low is not None
+    assert low < 0
+
+
+def test_an_error_that_the_resamples_cannot_tell_decides_nothing() -> None:
+    found = verdict(run_of(1e7, rounds=40), run_of(2e7, rounds=40), replace(EVENT, error_rate=1e-4))
+    assert found.verdict == "ambiguous"
+    assert found.why == "10000 resamples cannot tell an error of 0.0001: name fewer metrics"

@@ -150,3 +150,36 @@ def test_a_write_that_fails_is_an_error_of_ours(tmp_path: Path, monkeypatch: pyt
     writer.append(series, 0, 0, sample(1.0))
     with pytest.raises(RecordError, match=r"^cannot write .*a\.h5\.partial: Can't write data .*errno = 28\)$"):
         writer.finish_round(0, RoundState(STATE, STATE))
+
+
+@pytest.mark.parametrize("name", ["host_completion", "round", "sm_clock_mhz"])
+def test_an_interrupted_entry_is_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    writer = SessionWriter(tmp_path / "a.h5")
+    writer.write_header(header())
+    shape = writer.add_shape(Problem(16, 1000), "x")
+    series = writer.add_series(shape, subject("retained"))
+    for number in range(2):
+        writer.append(series, number, 0, sample(100))
+        writer.finish_round(shape, RoundState(STATE, STATE))
+    stored = h5py.Dataset.__setitem__
+
+    def third_round() -> None:
+        writer.append(series, 2, 0, sample(100))
+        writer.finish_round(shape, RoundState(STATE, STATE))
+
+    def interrupted(dataset: h5py.Dataset, key: object, value: object) -> None:
+        if dataset.name.endswith(f"/{name}"):
+            raise KeyboardInterrupt
+        stored(dataset, key, value)
+
+    monkeypatch.setattr(h5py.Dataset, "__setitem__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        third_round()
+    monkeypatch.undo()
+    assert writer.abandon("interrupted")
+    assert load(tmp_path / "a.h5.partial").series[0].rounds.tolist() == (
+        [0, 1, 2] if name == "sm_clock_mhz" else [0, 1]
+    )
+    with h5py.File(tmp_path / "a.h5.partial") as file:
+        assert len(file["shapes/0000"]["sm_clock_mhz"]) == 2
+        assert (file["series/0000/round"][()] >= range(len(file["series/0000/round"]))).all()

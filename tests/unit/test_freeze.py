@@ -157,3 +157,33 @@ def test_freeze_writes_checks_and_never_overwrites(
     assert json.loads(captured.out)["state"] == "changed"
     assert captured.err.endswith("things are not as frozen in manifest.json\n")
     assert run(["freeze", "--out", "none/m.json"]) == 2
+
+
+OWN = """
+from pathlib import Path
+from megakernel.variants.declaration import Configuration, Stage, Variant, X, Y
+MINE = Variant("mine", source=str(Path(__file__).with_name("mine.cu")), configurations=(Configuration(256, 1024),),
+               stages=(Stage("mine", reads=(X.tile,), writes=(Y.tile,)),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [("mine.cu", "kernel_sources: {}/mine.cu is "), ("mine.py", "own_variants: mine is ")],
+)
+def test_a_variant_of_ones_own_is_frozen_with_its_source(
+    tmp_path: Path, capsys: Capture, changed: str, line: str
+) -> None:
+    (tmp_path / "mine.cu").write_text("// first\n")
+    (tmp_path / "mine.py").write_text(OWN)
+    own, path = f"{tmp_path}/mine.py:MINE", str(tmp_path / "manifest.json")
+    assert run(["freeze", "--variant", own, "--out", path]) == 0
+    assert run(["freeze", "--variant", own, "--check", path]) == 0
+    text = (tmp_path / changed).read_text()
+    (tmp_path / changed).write_text(text.replace("first", "second").replace("256, 1024", "256, 2048"))
+    capsys.readouterr()
+    assert run(["freeze", "--variant", own, "--check", path]) == 1
+    assert capsys.readouterr().out.startswith(line.format(tmp_path))
+    (tmp_path / "mine.cu").unlink()
+    assert run(["freeze", "--variant", own, "--check", path]) == 2
+    assert capsys.readouterr().err == f"mk: {tmp_path}/mine.cu: cannot be read: No such file or directory\n"

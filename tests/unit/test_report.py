@@ -158,7 +158,8 @@ def test_a_rate_above_the_peak_is_flagged() -> None:
     assert peak_gb_s("NVIDIA H200") == 4800
     assert peak_gb_s("NVIDIA H100 80GB HBM3") == 3350
     assert peak_gb_s("NVIDIA H100 PCIe") == 2000
-    assert peak_gb_s("unknown") is None
+    for other in ("NVIDIA GH200 480GB", "NVIDIA GeForce RTX 4090 Laptop GPU", "unknown"):
+        assert peak_gb_s(other) is None
 
 
 @pytest.mark.parametrize(

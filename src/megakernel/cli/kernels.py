@@ -41,8 +41,10 @@ def compile_(
 
     from megakernel.device.nvrtc import compile_recipe, make_recipe
     from megakernel.device.sources import kernel_folder
+    from megakernel.files import write_new
     from megakernel.operator.contract import Problem
     from megakernel.report import tables
+    from megakernel.variants.declaration import tile_shape
 
     records: list[dict[str, object]] = []
     given = parse_configuration(configuration)
@@ -60,8 +62,9 @@ def compile_(
         seconds = time.perf_counter() - started
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{each.name}-{chosen}-{arch}.cubin").write_bytes(cubin.image)
-            (keep / f"{each.name}-{chosen}-{arch}.ptx").write_bytes(cubin.ptx)
+            name = f"{each.name}-{chosen}-{tile_shape(problem, chosen)}-{arch}"
+            write_new(keep / f"{name}.cubin", cubin.image)
+            write_new(keep / f"{name}.ptx", cubin.ptx)
         for resources in cubin.resources.values():
             records.append(
                 {"variant": each.name, "arch": arch, **asdict(resources)}

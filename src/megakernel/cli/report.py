@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    file: Annotated[Path, typer.Argument(help="Result file of mk bench.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="File of mk bench or mk session.", metavar="FILE")],
     everything: Annotated[bool, typer.Option("--all", help="Every metric of every submission.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -117,7 +117,7 @@ def compare(
 ) -> None:
     """Says for each variant, shape and metric whether B is faster, slower or the same. Needs no GPU.
 
-    Exit codes: 0 nothing is slower, 1 something is, 3 that cannot be told.
+    Exit codes: 0 nothing is slower, 1 something is slower or was wrong, 3 that cannot be told.
     """
     from megakernel.errors import AmbiguousError, VerdictError
     from megakernel.report import compare as comparing
@@ -133,15 +133,21 @@ def compare(
     one, other, excluded = load_pair(first, second, exclude_throttled=exclude_throttled)
     differing = comparing.require_comparable(one, other, allow_different=allow_different)
     found = comparing.compare(one, other, rules)
+    notes = [*(f"DIFFERENT: {field}" for field in differing), *tables.pair_notes(one, other, excluded)]
     if json:
+        for note in notes:
+            tables.print_notice(note)
         tables.print_json(comparing.comparison_records(found))
     else:
-        tables.print_lines([f"DIFFERENT: {field}" for field in differing])
-        tables.print_lines(tables.pair_notes(one, other, excluded))
+        tables.print_lines(notes)
         tables.print_content(comparison_table(found, rules))
         tables.print_lines(comparing.missing(one, other))
     verdicts = [each.verdict for each in found]
     overall = comparing.overall(found)
+    not_right = comparing.not_right(one, other)
+    if not_right:
+        more = f" (and {len(not_right) - 1} more)" if len(not_right) > 1 else ""
+        raise VerdictError(f"{not_right[0]}{more}: its times say nothing")
     if overall == "slower":
         raise VerdictError(f"{verdicts.count('slower')} of {len(found)} comparisons are slower")
     if overall == "ambiguous":

@@ -113,6 +113,8 @@ def tune(
                 out.unlink()
                 tables.print_notice(f"no row count was finished: {out} is not there")
             raise
+    if facts.kind == "emulator":
+        tables.print_notice("emulated on a CPU: these winners say nothing about a GPU")
     if json:
         tables.print_json([_record(entry) for entry in new])
     else:
@@ -150,6 +152,7 @@ def freeze(
     check: Annotated[
         Path | None, typer.Option("--check", help="Instead compare with this manifest.", metavar="FILE")
     ] = None,
+    variant: VariantOption = None,
     frozen: FrozenOption = None,
     device: Annotated[
         str, typer.Option("--device", help="emulator, to freeze its protocol; none is opened.", metavar="NAME")
@@ -168,8 +171,9 @@ def freeze(
 
     table = frozen_table(frozen)
     protocol = EMULATED_SESSION if device.partition(":")[0] == "emulator" else SESSION
+    own = chosen_variants(variant) if variant else ()
     if check is not None:
-        found = compare(check, table, protocol)
+        found = compare(check, table, protocol, own)
         if json:
             tables.print_json({"state": found.state, "changes": list(found.changes)})
         else:
@@ -177,7 +181,7 @@ def freeze(
         if found.changes:
             raise VerdictError(f"{len(found.changes)} things are not as frozen in {check}")
         return
-    made = make_manifest(table, protocol)
+    made = make_manifest(table, protocol, own)
     manifest.write(made, out)
     if json:
         tables.print_json(made.sections)
@@ -254,7 +258,7 @@ def session(
     with open_device(device, sms=sms) as opened:
         kind = opened.facts.kind
         protocol = replace(SESSION if kind == "gpu" else EMULATED_SESSION, **overrides)
-        found = compare(manifest or (_MANIFEST if _MANIFEST.is_file() else None), table, protocol)
+        found = compare(manifest or (_MANIFEST if _MANIFEST.is_file() else None), table, protocol, named)
         if found.changes and not allow_changes:
             more = f" (and {len(found.changes) - 1} more: mk freeze --check)" if len(found.changes) > 1 else ""
             raise RecordError(

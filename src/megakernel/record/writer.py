@@ -214,8 +214,13 @@ class SessionWriter:
 
     def _append(self, group: h5py.Group, name: str, value: Any) -> None:
         dataset = self._datasets.setdefault(f"{group.name}/{name}", group[name])
-        dataset.resize(dataset.shape[0] + 1, axis=0)
-        dataset[-1] = value
+        finished = dataset.shape[0]
+        try:
+            dataset.resize(finished + 1, axis=0)
+            dataset[-1] = value
+        except KeyboardInterrupt:  # the entry is there and holds nothing: a reader would take it for a value
+            dataset.resize(finished, axis=0)
+            raise
 
     def require_room(self) -> None:
         """Takes the room on the disk that the next round may need, or refuses to go on: HDF5 cannot recover from a
@@ -296,6 +301,7 @@ class SessionWriter:
         self.interrupt(reason)
         return str(self.partial) if self.close() else ""
 
+    @_storing
     def finish(self) -> None:
         """Marks the file complete and gives it its name.
 

@@ -64,9 +64,12 @@ def _statistics(series: Sequence[Group], place: str, findings: Findings) -> None
     variance = (subjects**2 - 1) / 12
     correlations = (centred[1:] * centred[:-1]).sum(axis=1) / (subjects * variance)
     correlation_sigmas = float(correlations.mean()) * math.sqrt((subjects - 1) * (rounds - 1))
-    # Friedman's statistic of the mean positions, about chi-squared with one degree of freedom per subject but one.
+    # Friedman's statistic of the mean positions, about chi-squared with ``freedom`` degrees.
     friedman = float((centred.mean(axis=0) ** 2).sum()) * rounds / variance * (subjects - 1) / subjects
-    friedman_sigmas = (friedman - (subjects - 1)) / math.sqrt(2 * (subjects - 1))
+    # Its cube root is nearly normal (Wilson and Hilferty, 1931); itself it is not, and honest orders would be named.
+    freedom = subjects - 1
+    spread = 2 / (9 * freedom)
+    friedman_sigmas = ((friedman / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
     findings.repeated("order", "rank correlation of successive rounds, and mean position of each series, of a shape")
     for what, sigmas in (
         (f"successive rounds have a mean rank correlation of {correlations.mean():.2f}", correlation_sigmas),

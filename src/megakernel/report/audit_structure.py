@@ -1,9 +1,10 @@
 """Of an audit: is everything there, is the file complete, do its digests hold, does it agree with its manifest?"""
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from megakernel.operator.tolerances import acceptance_rules, parse_rule
@@ -233,7 +234,8 @@ def _states(root: Group, shape: Group, cache: str, findings: Findings) -> None:
 
 def _surroundings(root: Group, findings: Findings) -> None:
     device = root.group("device")
-    findings.read_only("device", f"{device.attribute('name')}, {device.attribute('sm_count')} SMs, as its driver said")
+    source = "as the emulator stands for it" if device.attribute("kind") == "emulator" else "as its driver said"
+    findings.read_only("device", f"{device.attribute('name')}, {device.attribute('sm_count')} SMs, {source}")
     findings.read_only("environment", f"{len(root.group('environment').names())} versions and the command")
     findings.read_only("clocks", "clocks, temperatures and power around each round")
     findings.read_only("resources", "registers, spills and blocks per SM of each kernel")
@@ -273,33 +275,28 @@ def _manifest(root: Group, findings: Findings) -> None:
     findings.read_only("manifest", f"its state: {group.attributes.get('state', 'unknown')}")
     if changes and group.attributes.get("state") == "as frozen":
         findings.fault("manifest", f"its state is 'as frozen', but {changes[0]}")
-    environment, tolerances = root.group("environment"), root.group("tolerances")
+    tolerances = root.group("tolerances")
     stored: dict[str, Mapping[str, Any]] = {
         "kernel_sources": stored_sources(root),
+        "configurations": {"frozen.toml": hashlib.sha256(root.text("configurations").encode()).hexdigest()},
         "protocol": root.group("protocol").attributes,
-        "device": root.group("device").attributes,
-        "environment": {name: environment.text(name) for name in environment.names()},
+        "fixture": {"name": root.attribute("fixture")},
         "tolerances": {name: tolerances.text(name) for name in tolerances.names()},
     }
-    for section, promised in _sections(json.loads(group.text("json"))):
-        for name, value in promised.items() if section in stored and isinstance(promised, dict) else ():
+    frozen = json.loads(group.text("json"))
+    for section, found in stored.items():
+        promised = frozen.get(section) if isinstance(frozen, dict) else None
+        for name, value in promised.items() if isinstance(promised, dict) else ():
+            if section == "fixture" and name not in found:
+                continue  # how it is made, which the input's own digest shows
             findings.repeated("manifest", f"an entry of its section {section}, against what the file holds")
-            found = stored[section].get(name)
-            if found == value or (found is None and section == "environment"):
+            if found.get(name) == value:
                 continue
-            detail = f"{section} {name} is {found!r}, but was frozen as {value!r}"
+            detail = f"{section} {name} is {found.get(name)!r}, but was frozen as {value!r}"
             if changes:
                 findings.note("manifest", f"{detail}; the file says that it changed")
             else:
                 findings.fault("manifest", detail)
-
-
-def _sections(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every entry of the objects in it, by its key."""
-    if isinstance(value, dict) and depth < 4:
-        for name, inner in value.items():
-            yield str(name), inner
-            yield from _sections(inner, depth + 1)
 
 
 assert set(_WARM_METRICS) | set(_EVICTED_METRICS) | {"round", "position"} == set(SAMPLE_DATASETS)

@@ -124,8 +124,8 @@ def compare(first: Session, second: Session, rules: Rules) -> list[Comparison]:
         _comparison(
             key,
             metric,
-            round_values(of_first[key], metric),
-            round_values(of_second[key], metric),
+            of_first[key],
+            of_second[key],
             floors[metric].get(key[1:], []),
             rules,
             comparisons=len(subjects),
@@ -144,16 +144,28 @@ def missing(first: Session, second: Session) -> list[str]:
     ]
 
 
+def not_right(first: Session, second: Session) -> list[str]:
+    """What was wrong after timing in either run, or could be timed in the first and was refused in the second."""
+    timed = _by_key(first).keys() - _by_key(second).keys()
+    refused = [line for line in second.refusals if any(line.startswith(f"{key[0]},") for key in timed)]
+    wrong = [
+        f"{session.path}: {series.variant}, {series.problem.rows} rows, {series.submission} was wrong after timing"
+        for session in (first, second)
+        for series in session.series
+        if series.verified_after is False
+    ]
+    return [*wrong, *(f"{second.path}: not timed: {line}" for line in refused)]
+
+
 def interval(
-    first: NDArray[np.float64], second: NDArray[np.float64], level: float, seed: int
+    first: NDArray[np.float64], second: NDArray[np.float64], level: float, seed: int, *, paired: bool
 ) -> tuple[float, float, float]:
     """The logarithm of the ratio of medians, second over first, and its interval at a level.
 
-    Runs of as many rounds are resampled in pairs of rounds, so that what they share by their place in the run cancels.
+    Where ``paired``, the same rounds are drawn from both, so that what they share by their place in the run cancels.
     """
     random = np.random.default_rng(seed)
     picks = random.integers(len(first), size=(_RESAMPLES, len(first)))
-    paired = len(first) == len(second)
     other_picks = picks if paired else random.integers(len(second), size=(_RESAMPLES, len(second)))
     logs = np.log(np.median(second[other_picks], axis=1)) - np.log(np.median(first[picks], axis=1))
     low, high = np.quantile(logs, [(1 - level) / 2, (1 + level) / 2])
@@ -168,13 +180,14 @@ def least_rounds(error_rate: float) -> int:
 def _comparison(
     key: _Key,
     metric: str,
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
+    first_series: Series,
+    second_series: Series,
     floors: Sequence[tuple[str, float, float]],
     rules: Rules,
     comparisons: int,
 ) -> Comparison:
     variant, problem, submission, cache = key
+    first, second = round_values(first_series, metric), round_values(second_series, metric)
     medians = (float(np.median(first)), float(np.median(second)))
     floor = _share_of(floors, medians[0])
     change: float | None = None
@@ -186,8 +199,11 @@ def _comparison(
         why = "a round took no time"
     elif fewest < needed:
         why = f"{fewest} round{'s' if fewest > 1 else ''}: {comparisons} comparisons need {needed}"
+    elif _RESAMPLES * rules.error_rate / comparisons < 2:
+        why = f"{_RESAMPLES} resamples cannot tell an error of {rules.error_rate / comparisons:.1g}: name fewer metrics"
     else:
-        estimate, lower, upper = interval(first, second, 1 - rules.error_rate / comparisons, rules.seed)
+        paired = np.array_equal(first_series.rounds, second_series.rounds)
+        estimate, lower, upper = interval(first, second, 1 - rules.error_rate / comparisons, rules.seed, paired=paired)
         allowance = math.log1p(floor) if floor else 0.0
         change, low, high = math.expm1(estimate), math.expm1(lower - allowance), math.expm1(upper + allowance)
         verdict, why = verdict_of(low, high, rules.threshold)
@@ -233,9 +249,11 @@ def _moved_floors(
     for key, series in of_first.items():
         if series.computes == "softmax" or key not in of_second:
             continue
-        values, other_values = round_values(series, metric), round_values(of_second[key], metric)
+        other = of_second[key]
+        values, other_values = round_values(series, metric), round_values(other, metric)
         if len(values) and len(other_values) and min(values.min(), other_values.min()) > 0:
-            estimate, low, high = interval(values, other_values, _FLOOR_LEVEL, seed)
+            paired = np.array_equal(series.rounds, other.rounds)
+            estimate, low, high = interval(values, other_values, _FLOOR_LEVEL, seed, paired=paired)
             change = 0.0 if low <= 0 <= high else abs(math.expm1(estimate))
             moved.setdefault(key[1:], []).append((series.computes, float(np.median(values)), change))
     return moved

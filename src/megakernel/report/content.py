@@ -383,6 +383,16 @@ def warnings(analysis: Analysis) -> list[str]:
     sources = [tuple(sorted(details.kernel_sources.items())) for details in analysis.details]
     if len(set(sources)) > 1:
         lines.append("the sessions were measured with different kernel sources")
+    chosen: dict[tuple[str, int], set[str]] = {}
+    for series in (series for session in analysis.sessions for series in session.series):
+        if series.computes == "softmax":  # of a floor each session takes the fastest
+            chosen.setdefault((series.variant, series.problem.rows), set()).add(series.configuration)
+    lines += [
+        f"{variant} ran in other configurations at {rows} rows ({' and '.join(sorted(configurations))}): their average "
+        "is of different kernels"
+        for (variant, rows), configurations in chosen.items()
+        if len(configurations) > 1
+    ]
     return lines
 
 

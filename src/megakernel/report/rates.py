@@ -1,5 +1,6 @@
 """Bytes per second: what the launches ask of global memory, and what the operator could not do without."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,15 @@ class Rate:
 
 
 def peak_gb_s(device: str) -> float | None:
-    """The device memory's peak by its data sheet; None for a device that the table lacks."""
-    return next((peak for part, peak in _PEAKS_GB_S if part in device), None)
+    """The device memory's peak by its data sheet; None for a device that the table lacks.
+
+    The product's name is a whole word or several: a GH200 is no H200, and the laptop's GPU of a name is another.
+    """
+    if "Laptop" in device:
+        return None
+    return next(
+        (peak for part, peak in _PEAKS_GB_S if re.search(rf"(?<![\w-]){re.escape(part)}(?![\w])", device)), None
+    )
 
 
 def declared_bytes(series: Series, details: SeriesDetails) -> int | None:

@@ -112,7 +112,7 @@ def _step(adds: str, problem: Problem, before: _Way, after: _Way, paired: Sequen
 def _judged(paired: Sequence[_Paired], error_rate: float) -> tuple[float | None, float | None, Verdict]:
     if any(len(first) < least_rounds(error_rate) for first, _ in paired):
         return None, None, "ambiguous"
-    spans = np.array([np.expm1(interval(*values, 1 - error_rate, seed=0)[1:]) for values in paired])
+    spans = np.array([np.expm1(interval(*values, 1 - error_rate, seed=0, paired=True)[1:]) for values in paired])
     # Spanning all sessions' intervals, it lies beyond the threshold only where each of them does.
     low, high = float(spans[:, 0].min()), float(spans[:, 1].max())
     return low, high, verdict_of(low, high, DEFAULT_THRESHOLD)[0]

@@ -3,6 +3,7 @@ fixture's generator, the tolerances and the rules of acceptance.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from megakernel.record import manifest
 from megakernel.record.manifest import Manifest, Sections, Value
 from megakernel.record.protocol import SESSION, Protocol
 from megakernel.record.session import NOT_FROZEN, Freeze
+from megakernel.variants.catalogue import CATALOGUE
+from megakernel.variants.declaration import Variant
 from megakernel.variants.frozen import FrozenTable
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -33,12 +36,12 @@ _ACCEPTANCE = {
 }
 
 
-def freeze(frozen: FrozenTable, protocol: Protocol = SESSION) -> Manifest:
-    """The manifest of this installation as it is now."""
-    return manifest.make(_sections(frozen, protocol))
+def freeze(frozen: FrozenTable, protocol: Protocol = SESSION, variants: Sequence[Variant] = ()) -> Manifest:
+    """The manifest of this installation as it is now, and of those ``variants`` that are somebody's own."""
+    return manifest.make(_sections(frozen, protocol, variants))
 
 
-def compare(path: Path | None, frozen: FrozenTable, protocol: Protocol) -> Freeze:
+def compare(path: Path | None, frozen: FrozenTable, protocol: Protocol, variants: Sequence[Variant] = ()) -> Freeze:
     """How what is about to run stands to the manifest at ``path``; None is no manifest.
 
     Raises:
@@ -47,13 +50,14 @@ def compare(path: Path | None, frozen: FrozenTable, protocol: Protocol) -> Freez
     if path is None:
         return NOT_FROZEN
     made_before = manifest.load(path)
-    return Freeze(made_before.text, manifest.changes(made_before.sections, _sections(frozen, protocol)))
+    return Freeze(made_before.text, manifest.changes(made_before.sections, _sections(frozen, protocol, variants)))
 
 
-def _sections(frozen: FrozenTable, protocol: Protocol) -> Sections:
+def _sections(frozen: FrozenTable, protocol: Protocol, variants: Sequence[Variant]) -> Sections:
+    own = [variant for variant in variants if variant not in CATALOGUE.values()]
     of_protocol: dict[str, Value] = {name: value for name, value in asdict(protocol).items() if name not in _FREE}
     return {
-        "kernel_sources": source_hashes(kernel_folder()),
+        "kernel_sources": source_hashes(kernel_folder(), (variant.source for variant in own)),
         "package": package_hashes(_PACKAGE),
         "configurations": {"frozen.toml": hashlib.sha256(frozen.text.encode()).hexdigest()},
         "protocol": of_protocol,
@@ -66,7 +70,13 @@ def _sections(frozen: FrozenTable, protocol: Protocol) -> Sections:
         },
         "tolerances": acceptance_rules(),
         "acceptance": _ACCEPTANCE,
+        **({"own_variants": {variant.name: _declaration_hash(variant) for variant in own}} if own else {}),
     }
+
+
+def _declaration_hash(variant: Variant) -> str:
+    """Of all that is declared: stages, configurations, what moves."""
+    return hashlib.sha256(repr(variant).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def package_hashes(folder: Path) -> dict[str, str]:

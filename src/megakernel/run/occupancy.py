@@ -142,7 +142,7 @@ def explanation(occupancy: Occupancy) -> list[str]:
     if occupancy.barrier == "none":
         lines.append("  Its blocks never wait for each other, so a launch may have more: the rest start later.")
     elif room.rows_per_launch:
-        launches = ", ".join(f"{count} rows: {n}" for count, n in occupancy.launches.items())
+        launches = ", ".join(f"{count} row{'s' if count > 1 else ''}: {n}" for count, n in occupancy.launches.items())
         lines.append(
             f"  Its blocks wait for each other, so all of a launch must be there at once. A row needs "
             f"{occupancy.blocks_per_row} blocks: {room.rows_per_launch} rows fit one launch. Launches for {launches}."

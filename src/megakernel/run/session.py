@@ -183,7 +183,7 @@ class _Session:
         problem = operands.problem
         timed: list[_Timed] = []
         try:
-            configuration = self._configuration(store, shape, variant, operands, stopwatch)
+            configuration = self._configuration(store, shape, variant, operands, inputs, stopwatch)
             prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
             guard = self.watchdog.guard(prepared, self.request.protocol.watchdog_s)
             for submission in self.request.submissions:
@@ -217,31 +217,40 @@ class _Session:
             self.failures.append(f"{variant.name}, {problem.rows} rows, {submission}: {failures[0]}{more}")
 
     def _configuration(
-        self, store: KernelStore, shape: int, variant: Variant, operands: Operands, stopwatch: Stopwatch
+        self,
+        store: KernelStore,
+        shape: int,
+        variant: Variant,
+        operands: Operands,
+        inputs: Inputs,
+        stopwatch: Stopwatch,
     ) -> Configuration:
-        """Of a floor the fastest, by timing every one in turn and keeping the figures; of others the frozen one."""
+        """Of a floor the fastest of those that are right, by timing all in turn; of others the frozen one."""
         protocol = self.request.protocol
         if variant not in FLOORS or len(variant.configurations) == 1 or not protocol.pilot_repeats:
             return configuration_for(self.device, store, variant, operands.problem, self.request.frozen)
+        candidates = []
         with ExitStack() as stack:
-            executables = []
             for configuration in variant.configurations:
                 prepared = stack.enter_context(prepare(self.device, store, variant, operands, configuration))
                 # As a graph: direct launches of a short kernel wait for the host, and would all look alike.
                 executable = stack.enter_context(prepared.executable("graph"))
-                executables.append(executable)
-            batches_ns = np.empty((protocol.pilot_repeats, len(executables)))
-            with self.watchdog.armed(prepared, "pilot", protocol.watchdog_s), garbage_collection_off():
-                for executable in executables:
-                    executable.prepare()
+                guard = self.watchdog.guard(prepared, protocol.watchdog_s)
+                if verify(prepared, executable, inputs, guard, changing_input=False).passed:
+                    candidates.append((configuration, executable, guard))
+            if not candidates:
+                return variant.configurations[0]  # to be refused with its reasons
+            batches_ns = np.empty((protocol.pilot_repeats, len(candidates)))
+            with garbage_collection_off():
                 for repeat in range(protocol.pilot_repeats):
-                    for column, executable in enumerate(executables):
-                        warm_up(executable, protocol)
-                        time_batch(executable, stopwatch, protocol.batch)
+                    for column, (_, executable, guard) in enumerate(candidates):
+                        with guard("pilot"):
+                            warm_up(executable, protocol)
+                            time_batch(executable, stopwatch, protocol.batch)
                         batches_ns[repeat, column] = stopwatch.elapsed_ns()
-        names = [str(configuration) for configuration in variant.configurations]
+        names = [str(configuration) for configuration, *_ in candidates]
         self.writer.add_pilot(shape, variant.name, names, batches_ns)
-        return variant.configurations[int(np.argmin(np.median(batches_ns, axis=0)))]
+        return candidates[int(np.argmin(np.median(batches_ns, axis=0)))][0]
 
 
 def run_session(
@@ -261,7 +270,7 @@ def run_session(
             protocol=request.protocol,
             fixture=FIXTURE,
             environment=environment(),
-            kernel_sources=source_hashes(kernel_folder()),
+            kernel_sources=source_hashes(kernel_folder(), (variant.source for variant in request.variants)),
             tolerances=acceptance_rules(),
             freeze=request.freeze,
             configurations=request.frozen.text,
