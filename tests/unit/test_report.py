@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
 import pytest
 from tests.unit.reports import CHAIN, write_chain
 
@@ -185,3 +186,14 @@ def test_bad_requests_are_refused_and_write_nothing(
     assert message in captured.err
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == before
+
+
+def test_an_average_of_different_configurations_is_said(tmp_path: Path) -> None:
+    first, second = write_chain(tmp_path / "a.h5"), write_chain(tmp_path / "b.h5", scale=1.01)
+    assert not any("other configurations" in line for line in content.warnings(analyse([first, second])))
+    with h5py.File(second, "r+") as file:
+        for series in file["series"].values():
+            if series.attrs["variant"] in ("retained", "copy"):  # of a floor each session takes the fastest
+                series.attrs["tile"] = 2 * int(series.attrs["tile"])
+    (line,) = [line for line in content.warnings(analyse([first, second])) if "other configurations" in line]
+    assert line.startswith("retained ran in other configurations at 16 rows (256x")

@@ -13,7 +13,7 @@ from tests.unit.fakes import FACTS, FakeDevice, FakeExecutable
 
 from megakernel.errors import CompileError, DeviceError, PlanError
 from megakernel.record.facts import DeviceState
-from megakernel.record.plan import SUBMISSIONS, Submission
+from megakernel.record.plan import SUBMISSIONS, Plan, Submission
 from megakernel.record.protocol import METRICS, SESSION, Protocol
 from megakernel.record.reader import load
 from megakernel.record.session import Freeze, Session, StandIns
@@ -110,6 +110,27 @@ def test_the_fastest_copy_is_taken_and_the_others_figures_are_kept(tmp_path: Pat
         np.testing.assert_array_equal(pilot["event_interval"][()], [[180, 180, 180, 20, 180, 180, 180]] * 2)
         assert pilot["event_interval"].attrs["invocations"] == 2
         assert pilot["event_interval"].attrs["units"] == "ns"
+
+
+def test_a_wrong_copy_is_never_the_fastest(tmp_path: Path) -> None:
+    device = FakeDevice()
+    first, *_, wrong = CATALOGUE["copy"].configurations
+    running: list[object] = []
+
+    def cost_ns(plan: Plan) -> int:
+        running[:] = [plan.configuration]
+        return 10 if plan.configuration == wrong else 90
+
+    device.cost_ns = cost_ns
+    device.tamper = lambda variant, name, values: values.fill(0) if running == [wrong] else None
+    outcome, session = measured(tmp_path / "a.h5", device, request(("copy",)))
+    assert not outcome.failures
+    assert {s.configuration for s in session.series} == {str(first)}
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert str(wrong).encode() not in list(file["shapes/0000/pilot/configuration"][()])
+    device.tamper = lambda variant, name, values: values.fill(0)
+    outcome, session = measured(tmp_path / "b.h5", device, request(("copy",)))
+    assert (len(outcome.failures), session.series) == (2, ())
 
 
 def test_a_wrong_variant_is_not_timed_and_the_others_are(tmp_path: Path) -> None:
