@@ -176,8 +176,8 @@ def way_table(analysis: Analysis) -> Table | None:
         (
             f"stands for its family: {analysis.stand_ins.source}; faster or slower: the interval of every session lies "
             f"beyond {100 * DEFAULT_THRESHOLD:g} %; intervals are of paired rounds, span the sessions' own, and by the "
-            f"scatter of rounds this table holds a wrong verdict with a chance of {100 * DEFAULT_ERROR_RATE:g} % at "
-            "most; what differs between devices or days is in no interval",
+            f"scatter of rounds this table holds a wrong verdict with a chance of about "
+            f"{100 * DEFAULT_ERROR_RATE:g} %; what differs between devices or days is in no interval",
         ),
     )
 
@@ -277,7 +277,7 @@ def comparison_table(comparisons: Sequence[Comparison], rules: Rules) -> Table:
         tuple(body),
         (
             f"threshold {100 * rules.threshold:g} %; where nothing has changed, a wrong faster or slower anywhere in "
-            f"this table has a chance of {100 * rules.error_rate:g} % at most; intervals include what the floors moved",
+            f"this table has a chance of about {100 * rules.error_rate:g} %; intervals include what the floors moved",
         ),
     )
 
