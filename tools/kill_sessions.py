@@ -1,4 +1,4 @@
-"""Kills sessions at random moments and shows that no finished round is lost.
+"""Kills sessions at random moments and says which of them lost a finished round.
 
     python tools/kill_sessions.py [KILLS] [SEED]
 

@@ -1,7 +1,8 @@
 """Writes a session to HDF5 while it runs. ``docs/schema.md`` describes the file.
 
 The file grows under ``NAME.partial`` and takes its name when the session is over; neither name may exist before.
-The default file format and a flush after every round keep it readable whenever the process is killed.
+A flush after every round keeps it readable where the process is killed between flushes; a kill inside one may cost it
+(``docs/decisions/0007``).
 Names that people choose are attribute values, never names of groups.
 """
 
