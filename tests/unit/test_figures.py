@@ -89,6 +89,25 @@ def test_a_clock_that_could_not_be_read_is_said_in_words(analysis: Analysis) -> 
 
 
 @pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        ("/home/a/bin/mk session --out /tmp/b.h5 --rows 1", "mk session --out b.h5 --rows 1"),
+        ("mk session --out=/tmp/b.h5 '--out' '/home/a b/c d.h5'", "mk session --out=b.h5 '--out' 'c d.h5'"),
+        ("c++ -std=c++17 -I/home/a/cuda --include-path=/opt/x/include", "c++ -std=c++17 -Icuda --include-path=include"),
+        ("mk bench --out data/b.h5 12/13 https://a.org/b", "mk bench --out data/b.h5 12/13 https://a.org/b"),
+    ],
+)
+def test_a_report_does_not_say_in_which_folders_files_lay(analysis: Analysis, recorded: str, shown: str) -> None:
+    session = replace(analysis.sessions[0], environment={"command": recorded})
+    details = analysis.details[0]
+    compiled = replace(details, series=tuple(replace(each, compiler={"options": recorded}) for each in details.series))
+    table = provenance_table(replace(analysis, sessions=(session,), details=(compiled,)))
+    facts = {row[0]: row[1] for row in table.rows}
+    assert facts["command"] == shown
+    assert facts["compiled by"] == f"options {shown}"
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [("completion", "nothing to draw"), ("penalties", "no penalties to draw"), ("distance", "no distance to draw")],
 )

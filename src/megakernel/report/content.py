@@ -1,7 +1,9 @@
 """What a report says, as tables and sentences: the terminal and the page show the same."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from megakernel.report.drift import drifts
 from megakernel.report.penalties import CAVEAT, CONTROLS, Penalty
 from megakernel.report.published import Published
 from megakernel.report.summary import PYTHON_LAUNCH_OVERHEAD_NS, Row
+
+# Whole in the quotes of a shell, or up to a space; after a space, a quote, an option's = or a compiler's -I or -L.
+_ABSOLUTE_PATH = re.compile(r"(?<=')/[^']*(?=')|(?:(?<![^\s='\"])|(?<=-[IL]))/[^\s'\"]+")
 
 
 @dataclass(frozen=True)
@@ -346,19 +351,25 @@ def provenance_table(analysis: Analysis) -> Table:
         pairs = {"file": session.path.rpartition("/")[2], **{k: v for k, v in session.attributes.items() if v}}
         pairs |= {f"device {name}": str(value) for name, value in session.device.items()}
         pairs |= {f"protocol {name}": str(value) for name, value in session.protocol.items()}
-        pairs |= session.environment
+        pairs |= {name: _without_folders(text) for name, text in session.environment.items()}
         pairs |= {f"source {name}": digest[:16] for name, digest in details.kernel_sources.items()}
         pairs["SM clock"] = clock_range(analysis, position)
         pairs["frozen before"] = session.freeze_state
         pairs["throttled rounds"] = str(session.throttled_rounds)
         compilers = dict.fromkeys(
-            ", ".join(f"{name} {value}" for name, value in of_series.compiler.items()) for of_series in details.series
+            ", ".join(f"{name} {_without_folders(value)}" for name, value in of_series.compiler.items())
+            for of_series in details.series
         )
         pairs["compiled by"] = "; ".join(text for text in compilers if text) or "not recorded"
         for name, value in pairs.items():
             facts.setdefault(name, ["not recorded"] * len(analysis.sessions))[position] = value
     columns = (("", False), *((f"session {number + 1}", False) for number in range(len(analysis.sessions))))
     return Table("provenance", columns, tuple((name, *values) for name, values in facts.items()))
+
+
+def _without_folders(text: str) -> str:
+    """Absolute paths by their last name: a report is shown to others, and the session file keeps them whole."""
+    return _ABSOLUTE_PATH.sub(lambda found: PurePosixPath(found[0]).name, text)
 
 
 def clock_range(analysis: Analysis, position: int) -> str:
