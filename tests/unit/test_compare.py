@@ -323,6 +323,25 @@ def test_other_rounds_are_not_paired() -> None:
 
 
 def test_an_error_that_the_resamples_cannot_tell_decides_nothing() -> None:
-    found = verdict(run_of(1e7, rounds=40), run_of(2e7, rounds=40), replace(EVENT, error_rate=1e-4))
+    found = verdict(run_of(1e7, rounds=40), run_of(2e7, rounds=40), replace(EVENT, error_rate=1e-5))
     assert found.verdict == "ambiguous"
-    assert found.why == "10000 resamples cannot tell an error of 0.0001: name fewer metrics"
+    assert found.why == "100000 resamples cannot tell an error of 1e-05: name fewer metrics"
+
+
+def test_a_small_error_is_told_by_more_resamples() -> None:
+    first, second = run_of(1e7, rounds=40), run_of(1e7, rounds=40, seed=1)
+    second = replace(second, series=tuple(replace(s, rounds=s.rounds + 1) for s in second.series))
+    wide, wider = (verdict(first, second, replace(EVENT, error_rate=error)) for error in (5e-2, 5e-5))
+    assert wide.low is not None
+    assert wider.low is not None
+    assert wider.low < wide.low
+    assert verdict(first, run_of(2e7, rounds=40), replace(EVENT, error_rate=5e-5)).verdict == "slower"
+
+
+def test_whole_sessions_are_compared_by_default() -> None:
+    """All their series and both metrics: a table of the size that the tool itself writes must be decided."""
+    first = committed("session-1.h5")
+    slower = replace(first, series=tuple(s if s.computes != "softmax" else scaled(s, 1.03) for s in first.series))
+    found = compare(first, slower, Rules())
+    assert len(found) > 250
+    assert {comparison.verdict for comparison in found} == {"slower"}

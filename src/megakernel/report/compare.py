@@ -25,7 +25,8 @@ Verdict = Literal["faster", "slower", "same", "ambiguous"]
 DEFAULT_METRICS = ("host_completion", "event_interval")
 DEFAULT_THRESHOLD = 0.01
 DEFAULT_ERROR_RATE = 0.05
-_RESAMPLES = 10_000
+_LEAST_RESAMPLES = 10_000
+_MOST_RESAMPLES = 100_000  # beyond, a comparison takes a tenth of a second and more
 _FLOOR_LEVEL = 0.95
 
 _Key = tuple[str, Problem, str, str]  # variant, problem, submission, cache
@@ -165,8 +166,9 @@ def interval(
     Where ``paired``, the same rounds are drawn from both, so that what they share by their place in the run cancels.
     """
     random = np.random.default_rng(seed)
-    picks = random.integers(len(first), size=(_RESAMPLES, len(first)))
-    other_picks = picks if paired else random.integers(len(second), size=(_RESAMPLES, len(second)))
+    resamples = min(max(_LEAST_RESAMPLES, _needed_resamples(1 - level)), _MOST_RESAMPLES)
+    picks = random.integers(len(first), size=(resamples, len(first)))
+    other_picks = picks if paired else random.integers(len(second), size=(resamples, len(second)))
     logs = np.log(np.median(second[other_picks], axis=1)) - np.log(np.median(first[picks], axis=1))
     low, high = np.quantile(logs, [(1 - level) / 2, (1 + level) / 2])
     return math.log(float(np.median(second)) / float(np.median(first))), float(low), float(high)
@@ -175,6 +177,11 @@ def interval(
 def least_rounds(error_rate: float) -> int:
     """How many rounds an interval of that error needs: all of ``n`` may lie on one side of the median with 2^(1-n)."""
     return math.ceil(1 - math.log2(error_rate))
+
+
+def _needed_resamples(error_rate: float) -> int:
+    """How many resamples leave one beyond each end of an interval of that error."""
+    return math.ceil(2 / error_rate)
 
 
 def _comparison(
@@ -194,16 +201,17 @@ def _comparison(
     low: float | None = None
     high: float | None = None
     verdict: Verdict = "ambiguous"
-    fewest, needed = min(len(first), len(second)), least_rounds(rules.error_rate / comparisons)
+    error_rate = rules.error_rate / comparisons
+    fewest, needed = min(len(first), len(second)), least_rounds(error_rate)
     if min(first.min(), second.min()) <= 0:
         why = "a round took no time"
     elif fewest < needed:
         why = f"{fewest} round{'s' if fewest > 1 else ''}: {comparisons} comparisons need {needed}"
-    elif _RESAMPLES * rules.error_rate / comparisons < 2:
-        why = f"{_RESAMPLES} resamples cannot tell an error of {rules.error_rate / comparisons:.1g}: name fewer metrics"
+    elif _needed_resamples(error_rate) > _MOST_RESAMPLES:
+        why = f"{_MOST_RESAMPLES} resamples cannot tell an error of {error_rate:.1g}: name fewer metrics"
     else:
         paired = np.array_equal(first_series.rounds, second_series.rounds)
-        estimate, lower, upper = interval(first, second, 1 - rules.error_rate / comparisons, rules.seed, paired=paired)
+        estimate, lower, upper = interval(first, second, 1 - error_rate, rules.seed, paired=paired)
         allowance = math.log1p(floor) if floor else 0.0
         change, low, high = math.expm1(estimate), math.expm1(lower - allowance), math.expm1(upper + allowance)
         verdict, why = verdict_of(low, high, rules.threshold)
